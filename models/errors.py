@@ -1,0 +1,136 @@
+"""Everything that can go wrong for a caller, as one tree.
+
+    BrainError
+    ├── BadJson                 400 bad_json
+    ├── Unauthenticated         401 unauthenticated
+    ├── Forbidden               403 forbidden
+    ├── NoSuchRoute             404 not_found
+    ├── MemoryNotFound          404 memory_not_found
+    ├── MethodNotAllowed        405 method_not_allowed
+    ├── IdempotencyKeyReused    409 idempotency_key_reused
+    ├── PositionTaken           409 position_taken
+    ├── Duplicate               409 duplicate
+    ├── MemoryForgotten         410 memory_forgotten
+    ├── TooLarge                413 too_large
+    ├── InvalidArgument         422 invalid_argument
+    ├── StoreUnavailable        503 store_unavailable   (retryable)
+    └── InternalError           500 internal_error      (a bug of ours, never of the caller's input)
+
+Each class has the HTTP status, a stable `code`, whether the same call may succeed later, and a `hint`
+with the caller's next move. MCP answers carry the same document.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One offending argument: its dotted name and what is wrong with it."""
+
+    field: str
+    message: str
+
+
+class BrainError(Exception):
+    """A refusal that the caller can understand and act on."""
+
+    status: ClassVar[int] = 500
+    code: ClassVar[str] = "internal_error"
+    title: ClassVar[str] = "Internal error"
+    retryable: ClassVar[bool] = False
+    hint: ClassVar[str] = "Quote the request_id when you report this."
+
+    def __init__(self, detail: str, errors: tuple[FieldError, ...] = (), retry_after: int | None = None):
+        super().__init__(detail)
+        self.detail = detail
+        self.errors = errors
+        self.retry_after = retry_after
+
+    def document(self, request_id: str) -> dict[str, Any]:
+        """The problem document of RFC 9457, with our members beside the standard ones."""
+        return {
+            "type": "about:blank",
+            "title": self.title,
+            "status": self.status,
+            "code": self.code,
+            "detail": self.detail,
+            "hint": self.hint,
+            "retryable": self.retryable,
+            "request_id": request_id,
+            "errors": [{"field": e.field, "message": e.message} for e in self.errors],
+        }
+
+
+class InternalError(BrainError):
+    pass
+
+
+class BadJson(BrainError):
+    status, code, title = 400, "bad_json", "The body is not JSON"
+    hint = "Send one JSON object, UTF-8, with Content-Type: application/json."
+
+
+class Unauthenticated(BrainError):
+    status, code, title = 401, "unauthenticated", "No valid credential"
+    hint = "Send Authorization: Bearer <key>."
+
+
+class Forbidden(BrainError):
+    status, code, title = 403, "forbidden", "Not allowed"
+    hint = "Call from this machine, by the address that the server printed at its start."
+
+
+class NoSuchRoute(BrainError):
+    status, code, title = 404, "not_found", "No such route"
+    hint = "GET /openapi.json lists every route."
+
+
+class MemoryNotFound(BrainError):
+    status, code, title = 404, "memory_not_found", "No such memory"
+    hint = "Find the id with brain_memory_search or brain_memory_list, in the same agent and user."
+
+
+class MethodNotAllowed(BrainError):
+    status, code, title = 405, "method_not_allowed", "Method not allowed"
+    hint = "Use one of the methods in the Allow header."
+
+
+class IdempotencyKeyReused(BrainError):
+    status, code, title = 409, "idempotency_key_reused", "The idempotency key belongs to another request"
+    hint = "Use a new key for a new request; repeat a request with the body that it had first."
+
+
+class PositionTaken(BrainError):
+    status, code, title = 409, "position_taken", "The position in the session is taken"
+    hint = "Leave session_position out to append, or choose a free one."
+
+
+class Duplicate(BrainError):
+    status, code, title = 409, "duplicate", "An equal memory exists"
+    hint = "Use on_duplicate=merge to unite them, or keep to store a second one."
+
+
+class MemoryForgotten(BrainError):
+    status, code, title = 410, "memory_forgotten", "The memory was forgotten"
+    hint = "Its text is hidden; search for what replaced it."
+
+
+class TooLarge(BrainError):
+    status, code, title = 413, "too_large", "The body is too large"
+    hint = "Split the request; the limit is in the detail."
+
+
+class InvalidArgument(BrainError):
+    status, code, title = 422, "invalid_argument", "An argument is not valid"
+    hint = "Mend the arguments named in errors and call again."
+
+
+class StoreUnavailable(BrainError):
+    status, code, title, retryable = 503, "store_unavailable", "The store can't answer now", True
+    hint = "Wait for Retry-After seconds and repeat the call; nothing was written."
+
+
+def invalid(field: str, message: str) -> InvalidArgument:
+    """The refusal of one argument, named in the detail too."""
+    return InvalidArgument(f"{field}: {message}", (FieldError(field, message),))

@@ -1,0 +1,238 @@
+"""What may be asked: one model for each operation. Unknown arguments are refused; nothing is coerced,
+except the texts of a query string. Times are epoch milliseconds, UTC."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from models import verbatim
+from models.authority import Authority
+from models.layers import Kind, Layer, Status
+from models.provenance import Role
+
+MAX_CONTENT_BYTES = 65_536
+MAX_METADATA_BYTES = 16_384
+MAX_BATCH = 1_000
+
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("must not be blank")
+    return text
+
+
+def _content(text: str) -> str:
+    if len(text.encode("utf-8")) > MAX_CONTENT_BYTES:
+        raise ValueError(
+            f"must be at most {MAX_CONTENT_BYTES} bytes of UTF-8; split it into several memories"
+        )
+    return _not_blank(text)
+
+
+def _unique(values: list[str]) -> list[str]:
+    return list(dict.fromkeys(values))
+
+
+def _metadata(value: dict[str, Any]) -> dict[str, Any]:
+    if len(verbatim.dump(value).encode("utf-8")) > MAX_METADATA_BYTES:
+        raise ValueError(f"must be at most {MAX_METADATA_BYTES} bytes of JSON")
+    return value
+
+
+Content = Annotated[
+    str,
+    Field(
+        min_length=1, max_length=MAX_CONTENT_BYTES, description="The text, 1 to 65,536 bytes, kept as it is."
+    ),
+    AfterValidator(_content),
+]
+Label = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_not_blank)]
+Tag = Annotated[str, Field(min_length=1, max_length=128)]
+Tags = Annotated[list[Tag], Field(max_length=64), AfterValidator(_unique)]
+MemoryId = Annotated[str, Field(min_length=1, max_length=64)]
+EpochMs = Annotated[int, Field(ge=-62_135_596_800_000, le=253_402_300_799_999)]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class Request(BaseModel):
+    """Base of every input: closed, strict, frozen."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class GetMemory(Request):
+    memory_id: Annotated[str, Field(description="Engine memory id, as an add, a search or a list gave it.")]
+    include: Annotated[
+        list[Literal["details"]],
+        Field(
+            max_length=1,
+            description="Further keys: `details` adds the rest of the record (version, kind, …).",
+        ),
+    ] = []
+
+
+class Turn(Request):
+    """One message of `messages`."""
+
+    role: Annotated[Role, Field(description="Who spoke: user, assistant, system or tool.")]
+    content: Content
+    at: Annotated[EpochMs | None, Field(description="When it was said, epoch ms.")] = None
+    actor: Annotated[Label | None, Field(description="The speaker's name, e.g. Melanie.")] = None
+
+
+class AddMemory(Request):
+    content: Annotated[
+        Content | None, Field(description="The text to remember. Either this or `messages`.")
+    ] = None
+    messages: Annotated[
+        list[Turn] | None,
+        Field(
+            min_length=1,
+            max_length=1000,
+            description="A conversation's turns, in order; each becomes a message.",
+        ),
+    ] = None
+    kind: Annotated[
+        Literal["memory", "message"] | None,
+        Field(description="`memory` (default) for a curated one, `message` for what was said, verbatim."),
+    ] = None
+    layer: Annotated[
+        Layer | None,
+        Field(description="Sort of knowledge; default l2_fact, for messages l1_raw."),
+    ] = None
+    metadata: Annotated[
+        dict[str, Any],
+        Field(description="Your own JSON object, given back verbatim as `custom`; at most 16 KiB."),
+        AfterValidator(_metadata),
+    ] = {}
+    tags: Annotated[Tags, Field(description='Labels to filter by, e.g. ["billing"]; order kept.')] = []
+    memory_at: Annotated[
+        EpochMs | None, Field(description="When the remembered event happened, epoch ms; never guessed.")
+    ] = None
+    valid_from: Annotated[EpochMs | None, Field(description="Start of validity, epoch ms.")] = None
+    valid_until: Annotated[EpochMs | None, Field(description="End of validity, epoch ms, exclusive.")] = None
+    source_authority: Annotated[
+        Authority, Field(description="How binding the source is: policy > official > team > informal.")
+    ] = "informal"
+    confidence: Annotated[
+        Share | None, Field(description="Your own doubt, 0..1; only lowers what the authority gives.")
+    ] = None
+    frame: Annotated[
+        Label | None, Field(description="The social frame that it holds in, e.g. team-alpha.")
+    ] = None
+    source_raw_memory_id: Annotated[
+        MemoryId | None, Field(description="Id of the l1_raw memory that this one was derived from.")
+    ] = None
+    evidence_ids: Annotated[
+        list[MemoryId], Field(max_length=64, description="Ids of memories that this one rests on.")
+    ] = []
+    actor: Annotated[Label | None, Field(description="Who said it, e.g. Melanie.")] = None
+    session_id: Annotated[Label | None, Field(description="The session or conversation it belongs to.")] = (
+        None
+    )
+    session_position: Annotated[
+        int | None,
+        Field(ge=0, lt=2**63, description="Turn number in the session, from 0; messages append without it."),
+    ] = None
+    project: Annotated[str, Field(max_length=1024, description="A further filter inside the scope.")] = ""
+    origin_id: Annotated[Label | None, Field(description="The shared original across reposts.")] = None
+    on_duplicate: Annotated[
+        Literal["merge", "keep", "error"],
+        Field(description="An equal active memory exists: unite them, store a second one, or refuse."),
+    ] = "merge"
+    idempotency_key: Annotated[
+        Label | None, Field(description="Any unique text; the same call with it again writes nothing.")
+    ] = None
+
+    @model_validator(mode="after")
+    def _agrees(self) -> "AddMemory":
+        if (self.content is None) == (self.messages is None):
+            raise ValueError("give exactly one of content and messages")
+        if self.session_position is not None and self.session_id is None:
+            raise ValueError("session_position needs session_id")
+        if self.messages is not None:
+            taken = {"session_position", "actor", "memory_at"} & self.model_fields_set
+            if taken or self.kind == "memory":
+                name = min(taken, default="kind")
+                raise ValueError(f"{name} does not go with messages: each message says its own")
+        if None not in (self.valid_from, self.valid_until) and self.valid_from >= self.valid_until:  # type: ignore[operator]
+            raise ValueError("valid_from must be before valid_until")
+        return self
+
+
+class AddBatch(Request):
+    items: Annotated[
+        list[dict[str, Any]],
+        Field(
+            min_length=1,
+            max_length=MAX_BATCH,
+            description="1 to 1,000 objects, each as brain_memory_add takes it.",
+        ),
+    ]
+    atomic: Annotated[bool, Field(description="true: all or nothing; false: each answers for itself.")] = (
+        False
+    )
+    idempotency_key: Annotated[
+        Label | None, Field(description="Any unique text; the same call with it again writes nothing.")
+    ] = None
+
+
+class Filters(Request):
+    """Which memories count. Every filter applies before the best are chosen."""
+
+    layers: Annotated[list[Layer], Field(max_length=8, description="Any of these layers; empty: all.")] = []
+    kinds: Annotated[list[Kind], Field(max_length=4, description="Any of these kinds; empty: all.")] = []
+    tags: Annotated[Tags, Field(description='Tags to match whole, e.g. ["billing"].')] = []
+    tags_match: Annotated[Literal["any", "all"], Field(description="Whether one tag is enough.")] = "any"
+    statuses: Annotated[
+        list[Status], Field(min_length=1, max_length=8, description="Any of these lifecycle statuses.")
+    ] = ["active"]
+    session_id: Annotated[Label | None, Field(description="Only this session.")] = None
+    project: Annotated[str | None, Field(max_length=1024, description="Only this project, exactly.")] = None
+    frame: Annotated[Label | None, Field(description="Only this frame, exactly.")] = None
+    memory_at_from: Annotated[EpochMs | None, Field(description="Event time from, epoch ms, inclusive.")] = (
+        None
+    )
+    memory_at_to: Annotated[EpochMs | None, Field(description="Event time to, epoch ms, inclusive.")] = None
+    min_authority: Annotated[
+        Authority | None, Field(description="This source authority or a higher one.")
+    ] = None
+    min_confidence: Annotated[Share | None, Field(description="At least this confidence, 0..1.")] = None
+    metadata: Annotated[
+        dict[str, Any],
+        Field(description='Exact values of top-level keys of `custom`, e.g. {"team": 2}; 2 is not "2".'),
+        AfterValidator(_metadata),
+    ] = {}
+
+
+class SearchMemories(Filters):
+    query: Annotated[
+        str,
+        Field(min_length=1, max_length=8192, description="The question or words, as a person would put it."),
+        AfterValidator(_not_blank),
+    ]
+    limit: Annotated[int, Field(ge=1, le=100, description="How many results at the most.")] = 10
+    explain: Annotated[bool, Field(description="Add every term of each score.")] = False
+
+
+class ListMemories(Request):
+    layer: Annotated[Layer | None, Field(description="Only this layer.")] = None
+    status: Annotated[Status, Field(description="Only this lifecycle status.")] = "active"
+    tag: Annotated[Tag | None, Field(description="Only memories with this tag, whole.")] = None
+    authority: Annotated[Authority | None, Field(description="Only this source authority.")] = None
+    kind: Annotated[Kind | None, Field(description="Only this kind.")] = None
+    session_id: Annotated[Label | None, Field(description="Only this session.")] = None
+    updated_since: Annotated[
+        EpochMs | None, Field(description="Changed at or after this time, epoch ms.")
+    ] = None
+    order: Annotated[
+        Literal["newest", "oldest"], Field(description="By the order in which they were written.")
+    ] = "newest"
+    limit: Annotated[int, Field(ge=1, le=100, description="How many on a page at the most.")] = 20
+    cursor: Annotated[
+        str | None, Field(max_length=512, description="`next_cursor` of the page before; opaque.")
+    ] = None
+
+
+class GetStats(Request):
+    pass

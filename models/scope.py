@@ -1,0 +1,45 @@
+"""Whose memory it is. A scope is (product, agent); a partition is one user's part of a scope."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Scope(NamedTuple):
+    """The tenant: the product comes from the credential, the agent from the credential or a header."""
+
+    product: str
+    agent: str
+
+
+class Partition(NamedTuple):
+    """The unit that is held in memory and inside which duplicates and sessions are judged. A tuple, not
+    a joined string, so that user `a::b` of agent `c` never meets user `a` of agent `b::c`."""
+
+    product: str
+    agent: str
+    user: str
+
+    @property
+    def scope(self) -> Scope:
+        return Scope(self.product, self.agent)
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks. `user` is None when the request names none: it then reads the whole scope and writes to
+    the default user's partition, whose user is the product's name."""
+
+    scope: Scope
+    user: str | None
+    rights: frozenset[str]
+    request_id: str
+    key_id: str | None = None
+
+    @property
+    def home(self) -> Partition:
+        """The partition that this caller writes to."""
+        return Partition(*self.scope, self.user if self.user is not None else self.scope.product)
+
+    def reaches(self, partition: Partition) -> bool:
+        """Whether a memory of this partition may be shown to the caller at all."""
+        return partition.scope == self.scope and self.user in (None, partition.user)

@@ -1,0 +1,1 @@
+"""The doors (HTTP, MCP, command line) and the use cases behind them."""

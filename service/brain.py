@@ -1,0 +1,244 @@
+"""The brain: the ledger, its two projections and the model, as the use cases see them."""
+
+import asyncio
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import orjson
+import structlog
+
+from models.embedder import Embedder
+from models.embedding import EmbeddingError
+from models.errors import MemoryForgotten, MemoryNotFound
+from models.layers import HIDDEN
+from models.memory import Memory
+from models.scope import Caller, Partition, Scope
+from service.settings import Settings
+from stores.applier import Applier, CannotEmbed
+from stores.changes import Change, Floats
+from stores.ledger import Ledger, Stamp
+from stores.publisher import Publisher
+from stores.resident import ResidentPartition
+from stores.residents import Residents
+from stores.vdb import Vdb, VdbUnavailable, shard_of
+from stores.writer import Transaction
+
+log = structlog.get_logger()
+
+Source = Literal["vdb", "graph"]
+_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+_FINGERPRINT = "embedding.fingerprint"
+TEXTS_AT_ONCE = 16  # what the embedder does in about the time that `write.embed_wait_ms` is meant for one
+
+
+class Brain:
+    """Lives on one event loop. `clock` gives epoch ms, `new_id` a memory id for such a time."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        vdb: Vdb,
+        embedder: Embedder,
+        clock: Callable[[], int],
+        new_id: Callable[[int], str],
+    ):
+        self.settings = settings
+        self.vdb = vdb
+        self.embedder = embedder
+        self.clock = clock
+        self.new_id = new_id
+        self._fingerprint: str | None = None  # of the vectors that the ledger holds
+        self._users: dict[Scope, set[str]] = {}
+        self._watch: asyncio.Task[None] | None = None
+        self._publisher = Publisher(self._publish, self._published)
+        self.ledger = Ledger(settings.data_directory / "ledger.sqlite3", clock, self._publisher)
+        self.residents = Residents(
+            self.ledger, lambda: self._fingerprint, settings.resident.budget_mb * 1_000_000
+        )
+        self.applier = Applier(self.ledger, vdb, self._embed_document, self.fingerprint, shard_name, clock)
+
+    async def start(self) -> None:
+        """Open the ledger; everything else comes up behind it. Reads by id work when this returns."""
+        self._publisher.start()
+        await asyncio.to_thread(self.ledger.open)
+        self._fingerprint = self.ledger.setting(_FINGERPRINT)
+        self.vdb.start()
+        self.embedder.start()
+        self.applier.start()
+        self._watch = asyncio.create_task(self._await_model())
+
+    async def close(self) -> None:
+        """Stop, with every acknowledged write on disk."""
+        if self._watch is not None:
+            self._watch.cancel()
+        await self.applier.close()
+        await asyncio.to_thread(self.embedder.close)
+        await asyncio.to_thread(self.ledger.stop_writing)
+        await self._publisher.close()
+        await self.residents.close()
+        await self.vdb.close()
+        await asyncio.to_thread(self.ledger.close)
+
+    # Writing
+
+    async def write(self, write: Callable[[Transaction], Any]) -> Any:
+        """Run a write in the ledger. Returns when it is on disk and can be read everywhere."""
+        return await asyncio.shield(asyncio.wrap_future(self.ledger.submit(write)))
+
+    def _publish(self, change: Change) -> None:
+        users = self._users.get(change.memory.partition.scope)
+        if users is not None:
+            users.add(change.memory.partition.user)
+        self.residents.publish(change)
+
+    def _published(self) -> None:
+        self.applier.wake()
+
+    # Reading
+
+    async def read(self, caller: Caller, memory_id: str) -> tuple[Memory, Source]:
+        """One memory and the store that it was read from: the graph when it is resident, else Chroma, else
+        the ledger's own record. Raises MemoryNotFound, MemoryForgotten or StoreUnavailable."""
+        memory = self.residents.memory(memory_id)
+        if memory is not None:
+            _check(caller, memory_id, Stamp(memory.partition, memory.version, memory.state.status))
+            return memory, "graph"
+        stamp = self.ledger.stamp(memory_id) if _ID.fullmatch(memory_id) else None
+        stamp = _check(caller, memory_id, stamp)
+        from_vdb = await self._read_vdb(memory_id, stamp)
+        self.residents.load_soon(stamp.partition)
+        if from_vdb is not None:
+            return from_vdb, "vdb"
+        memory = self.ledger.find(memory_id)
+        if memory is None:
+            raise _not_found(memory_id)
+        _check(caller, memory_id, Stamp(memory.partition, memory.version, memory.state.status))
+        return memory, "graph"
+
+    def current(self, memory_ids: Sequence[str]) -> list[Memory]:
+        """Memories as they stand, in this order, from memory or the ledger; hidden ones are left out."""
+        found = (self.residents.memory(id) or self.ledger.find(id) for id in memory_ids)
+        return [memory for memory in found if memory is not None and not memory.hidden]
+
+    async def reach(self, caller: Caller) -> list[ResidentPartition]:
+        """Every partition that the caller reads, loaded."""
+        if caller.user is not None:
+            return [await self.residents.load(caller.home)]
+        users = self._users.get(caller.scope)
+        if users is None:
+            # Set before the query: a user who is published meanwhile is added to it.
+            users = self._users[caller.scope] = set()
+            users |= set(await asyncio.to_thread(self.ledger.users, caller.scope))
+        return [await self.residents.load(Partition(*caller.scope, user)) for user in sorted(users)]
+
+    async def _read_vdb(self, memory_id: str, stamp: Stamp) -> Memory | None:
+        """Chroma's copy, if it comes in time and is of the ledger's version."""
+        shard = shard_name(shard_of(*stamp.partition.scope))
+        deadline = self.settings.vdb.read_deadline_ms / 1000
+        try:
+            record = await self.vdb.get(shard, memory_id, within=deadline)
+        except VdbUnavailable:
+            return None
+        memory = None if record is None else record_from(record)
+        fresh = memory is not None and memory.version == stamp.version and memory.partition == stamp.partition
+        return memory if fresh else None
+
+    # Embedding
+
+    def fingerprint(self) -> str | None:
+        """Of the vectors that can be made and compared now; None while the model loads, or when it is not
+        the one that the ledger's vectors were made with."""
+        encoder = self.embedder.encoder
+        same = encoder is not None and encoder.fingerprint == self._fingerprint
+        return self._fingerprint if same else None
+
+    def not_embedding(self) -> str | None:
+        """Why search by meaning can't take part now; None when it can."""
+        if self.fingerprint() is not None:
+            return None
+        if self.embedder.state == "failed":
+            return f"the embedding model could not be loaded: {self.embedder.error}"
+        if self.embedder.encoder is None or self._fingerprint is None:
+            return "the embedding model is loading"
+        return (
+            f"the memories were embedded with {self._fingerprint}, the model now is "
+            f"{self.embedder.encoder.fingerprint}: set embedding.model back"
+        )
+
+    async def embed_query(self, text: str) -> Floats | None:
+        """(dimensions,) of a query; None when there is no model to embed it with."""
+        if self.fingerprint() is None:
+            return None
+        try:
+            return (await asyncio.wrap_future(self.embedder.embed_query(text))).vector
+        except EmbeddingError as fault:
+            log.warning("a query could not be embedded", fault=str(fault))
+            return None
+
+    async def embed_documents(self, texts: Sequence[str]) -> list[Floats | None]:
+        """(chunks, dimensions) of each text; None for one that can't be embedded in time: its vectors
+        follow through the outbox."""
+        if self.fingerprint() is None:
+            return [None] * len(texts)
+        futures = [asyncio.wrap_future(self.embedder.embed_document(text)) for text in texts]
+        chunks = sum(len(text) for text in texts) / 1000
+        wait = self.settings.write.embed_wait_ms / 1000 * max(1, (len(texts) + chunks) / TEXTS_AT_ONCE)
+        await asyncio.wait(futures, timeout=wait)
+        made: list[Floats | None] = []
+        for future in futures:
+            if future.done() and not future.cancelled() and future.exception() is None:
+                made.append(np.stack([encoding.vector for encoding in future.result()]))
+            else:
+                future.cancel()
+                made.append(None)
+        return made
+
+    async def _embed_document(self, text: str) -> Floats:
+        try:
+            encodings = await asyncio.wrap_future(self.embedder.embed_document(text))
+        except EmbeddingError as fault:
+            raise CannotEmbed(str(fault), whole=self.embedder.state != "ready") from fault
+        return np.stack([encoding.vector for encoding in encodings])
+
+    async def _await_model(self) -> None:
+        """When the model is there, take its fingerprint for a ledger that has none yet."""
+        try:
+            await asyncio.wrap_future(self.embedder.embed_query("warm up"))
+        except EmbeddingError as fault:
+            log.error("no search by meaning", fault=str(fault))
+            return
+        encoder = self.embedder.encoder
+        if self._fingerprint is None and encoder is not None:
+            await asyncio.wrap_future(self.ledger.put_setting(_FINGERPRINT, encoder.fingerprint))
+            self._fingerprint = encoder.fingerprint
+        log.info("embedding model ready", problem=self.not_embedding())
+        self.applier.wake()
+
+
+def shard_name(shard: int) -> str:
+    """The directory of a shard."""
+    return f"{shard:02d}-0001"
+
+
+def record_from(text: str) -> Memory | None:
+    """The record in a row of Chroma; None when it is not one (another release wrote it, or it is broken):
+    the ledger has it."""
+    try:
+        return Memory.from_row(orjson.loads(text))
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def _check(caller: Caller, memory_id: str, stamp: Stamp | None) -> Stamp:
+    """Another tenant's memory is answered exactly like one that never existed."""
+    if stamp is None or not caller.reaches(stamp.partition) or stamp.status == "purged":
+        raise _not_found(memory_id)
+    if stamp.status in HIDDEN:
+        raise MemoryForgotten(f"Memory {memory_id} was forgotten.")
+    return stamp
+
+
+def _not_found(memory_id: str) -> MemoryNotFound:
+    return MemoryNotFound(f"There is no memory {memory_id[:64]!r} here.")

@@ -1,0 +1,42 @@
+"""One path for every call, through whichever door: right, validation, use case, answer or error."""
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import structlog
+
+from models.answers import Reply
+from models.errors import BrainError, Forbidden, InternalError
+from models.scope import Caller
+from service.brain import Brain
+from service.operations import Operation
+from service.validation import validate
+
+log = structlog.get_logger()
+
+
+async def run(
+    brain: Brain, operation: Operation[Any], caller: Caller, arguments: Any, *, texts: bool = False
+) -> Reply:
+    """Run an operation. Never raises: a refusal or a fault is the reply's problem document.
+
+    `arguments` is a JSON value; with `texts` it came from a query string, where numbers are texts.
+    """
+    started = time.perf_counter()
+    try:
+        if operation.right not in caller.rights:
+            raise Forbidden(f"{operation.name} needs the right '{operation.right}'.")
+        request = validate(operation.input, arguments, texts=texts)
+        reply = await operation.run(brain, caller, request)
+    except BrainError as refusal:
+        document = refusal.document(caller.request_id)
+        return Reply(document, refusal.status, retry_after=refusal.retry_after)
+    except Exception as bug:
+        log.exception("operation failed", operation=operation.name, request_id=caller.request_id)
+        error = InternalError(f"{operation.name} failed: {type(bug).__name__}.")
+        return Reply(error.document(caller.request_id), error.status)
+    body = reply.body
+    body["elapsed_ms"] = round((time.perf_counter() - started) * 1000, 3)
+    body["request_id"] = caller.request_id
+    return replace(reply, status=reply.status or operation.route.status)

@@ -1,0 +1,37 @@
+"""JSON over HTTP: plain answers and problem documents (RFC 9457)."""
+
+from typing import Any
+
+import orjson
+from starlette.responses import Response
+
+from models.answers import Reply
+from models.errors import BrainError
+
+PROBLEM = "application/problem+json"
+
+
+def answer(reply: Reply) -> Response:
+    """The HTTP response of a dispatched operation."""
+    status = reply.status or 200
+    media_type = "application/json" if status < 400 else PROBLEM
+    response = Response(orjson.dumps(reply.body), status, media_type=media_type)
+    if reply.etag is not None:
+        response.headers["etag"] = reply.etag
+    if reply.retry_after is not None:
+        response.headers["retry-after"] = str(reply.retry_after)
+    return response
+
+
+def problem(error: BrainError, request_id: str, headers: dict[str, str] | None = None) -> Response:
+    """The response of a refusal that never reached an operation."""
+    body = orjson.dumps(error.document(request_id))
+    response = Response(body, error.status, headers, media_type=PROBLEM)
+    if error.retry_after is not None:
+        response.headers["retry-after"] = str(error.retry_after)
+    return response
+
+
+def document(value: Any, status: int = 200) -> Response:
+    """Any JSON value."""
+    return Response(orjson.dumps(value), status, media_type="application/json")

@@ -1,0 +1,368 @@
+"""The write of an add: what is judged and stored inside one savepoint of the ledger. In order:
+idempotency, lineage, duplicates, positions, then the rows."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import Table, delete, func, insert, select, update
+
+from models.draft import Draft, content_key, request_digest
+from models.errors import BrainError, Duplicate, IdempotencyKeyReused, PositionTaken, invalid
+from models.memory import Memory, State
+from models.scope import Caller
+from stores.changes import Change, Edge
+from stores.rows import memory_from, memory_values, select_memories, tag_values, version_values
+from stores.schema import edges, idempotency, memories, outbox, tags, tokens, vectors, versions
+from stores.vdb import shard_of
+from stores.words import ANALYZER
+from stores.writer import Transaction
+
+MAX_TAGS = 64
+KEY_LIFETIME_MS = 7 * 24 * 3600 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What became of one draft. `duplicate` when it was united with the memory of that id."""
+
+    memory_id: str
+    duplicate: bool
+    indexed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """An idempotency key with the request that it stands for."""
+
+    operation: str
+    key: str
+    request: dict[str, Any]
+
+    def recall(self, transaction: Transaction, caller: Caller) -> Any:
+        """The outcome of an earlier run, or None. Raises IdempotencyKeyReused for another request."""
+        row = transaction.connection.execute(
+            select(idempotency.c.salt, idempotency.c.digest, idempotency.c.outcome).where(
+                *self._where(caller), idempotency.c.at >= transaction.now - KEY_LIFETIME_MS
+            )
+        ).first()
+        if row is None:
+            return None
+        if request_digest(row.salt, self.request) != row.digest:
+            raise IdempotencyKeyReused(
+                f"idempotency_key was first used with another body of {self.operation}."
+            )
+        return row.outcome
+
+    def keep(self, transaction: Transaction, caller: Caller, outcome: Any) -> None:
+        """Remember the outcome, and let those go that are past their lifetime."""
+        connection = transaction.connection
+        connection.execute(delete(idempotency).where(idempotency.c.at < transaction.now - KEY_LIFETIME_MS))
+        salt = os.urandom(16)
+        product, agent, user = caller.home
+        connection.execute(
+            insert(idempotency).values(
+                product=product,
+                agent=agent,
+                user=user,
+                operation=self.operation,
+                key=self.key,
+                salt=salt,
+                digest=request_digest(salt, self.request),
+                outcome=outcome,
+                at=transaction.now,
+            )
+        )
+
+    def _where(self, caller: Caller) -> tuple[Any, ...]:
+        product, agent, user = caller.home
+        table = idempotency.c
+        return (
+            table.product == product,
+            table.agent == agent,
+            table.user == user,
+            table.operation == self.operation,
+            table.key == self.key,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Addition:
+    """Stores drafts for a caller. All of them, or none: the caller's savepoint ends with the first refusal.
+    `fingerprint` names the model of the drafts' vectors."""
+
+    caller: Caller
+    operation: str
+    fingerprint: str | None
+
+    def store(self, transaction: Transaction, draft: Draft) -> Stored:
+        """Store one draft. Raises InvalidArgument, Duplicate or PositionTaken."""
+        self._check_lineage(transaction, draft.memory)
+        if draft.on_duplicate != "keep" and draft.memory.kind == "memory":
+            equal = _equal_memory(transaction, draft.memory)
+            if equal is not None:
+                return self._unite(transaction, equal, draft)
+        return self._insert(transaction, draft)
+
+    def _check_lineage(self, transaction: Transaction, memory: Memory) -> None:
+        """Every id that the memory rests on must be readable by the caller."""
+        named = {f"evidence_ids[{i}]": id for i, id in enumerate(memory.state.evidence_ids)}
+        if memory.source_raw_memory_id is not None:
+            named["source_raw_memory_id"] = memory.source_raw_memory_id
+        for field, memory_id in named.items():
+            row = transaction.connection.execute(
+                select_memories().where(memories.c.memory_id == memory_id)
+            ).first()
+            found = None if row is None else memory_from(row)
+            if found is None or found.hidden or not self.caller.reaches(found.partition):
+                raise invalid(field, "names no memory in reach")
+            if field == "source_raw_memory_id" and found.layer != "l1_raw":
+                raise invalid(field, f"must name an l1_raw memory; this one is {found.layer}")
+
+    def _unite(self, transaction: Transaction, equal: Memory, draft: Draft) -> Stored:
+        """Give the tags and evidence of the draft to the equal memory that exists."""
+        if draft.on_duplicate == "error":
+            raise Duplicate(f"An equal active memory exists: {equal.memory_id}.")
+        mine, theirs = equal.state, draft.memory.state
+        state = replace(
+            mine,
+            tags=_union(mine.tags, theirs.tags),
+            evidence_ids=_union(mine.evidence_ids, theirs.evidence_ids),
+        )
+        if len(state.tags) > MAX_TAGS:
+            raise invalid("tags", f"with those of the equal memory {equal.memory_id} over {MAX_TAGS}")
+        if state != mine:
+            self._change(transaction, equal, state, ("tags", "evidence_ids"))
+        return Stored(equal.memory_id, True, _has_vectors(transaction, equal.memory_id, self.fingerprint))
+
+    def _change(
+        self, transaction: Transaction, memory: Memory, state: State, fields: tuple[str, ...]
+    ) -> None:
+        """Store a new version of a memory with another state."""
+        seq = self._event(transaction, memory, fields)
+        current = (versions.c.memory_id == memory.memory_id) & versions.c.to_seq.is_(None)
+        transaction.connection.execute(update(versions).where(current).values(to_seq=seq))
+        changed = memory.with_state(memory.version + 1, state)
+        _insert(transaction, versions, [version_values(changed, seq, transaction.now)])
+        _insert(transaction, tags, tag_values(changed))
+        added = tuple(id for id in state.evidence_ids if id not in memory.state.evidence_ids)
+        links = tuple(Edge(id, "evidence_for", memory.memory_id) for id in added)
+        _insert_edges(transaction, links, seq)
+        queue(transaction, changed, "index", seq)
+        transaction.changes.append(Change(changed, edges=links))
+
+    def _insert(self, transaction: Transaction, draft: Draft) -> Stored:
+        memory = _seated(transaction, draft.memory)
+        seq = self._event(transaction, memory)
+        memory = replace(
+            memory, seq=seq, gmt_created=transaction.now, number=_next_number(transaction, memory)
+        )
+        id = memory.memory_id
+        _insert(transaction, memories, [memory_values(memory, content_key(memory.content))])
+        _insert(transaction, versions, [version_values(memory, seq, transaction.now)])
+        _insert(transaction, tags, tag_values(memory))
+        terms = "\n".join(draft.terms)
+        _insert(transaction, tokens, [{"memory_id": id, "analyzer": ANALYZER, "terms": terms}])
+        links = _lineage_edges(memory)
+        _insert_edges(transaction, links, seq)
+        if draft.vectors is not None and self.fingerprint is not None:
+            insert_vectors(transaction, id, self.fingerprint, draft.vectors)
+        queue(transaction, memory, "embed" if draft.vectors is None else "index", seq)
+        transaction.changes.append(Change(memory, draft.terms, draft.vectors, links))
+        return Stored(id, False, draft.vectors is not None)
+
+    def _event(self, transaction: Transaction, memory: Memory, fields: tuple[str, ...] = ()) -> int:
+        return transaction.event(
+            self.operation,
+            memory.partition,
+            memory.memory_id,
+            key_id=self.caller.key_id,
+            request_id=self.caller.request_id,
+            fields=fields,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Item:
+    """What one add brings: a memory, or the messages of a conversation."""
+
+    drafts: tuple[Draft, ...]
+    once: Once | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of an item."""
+
+    memory_ids: tuple[str, ...]
+    deduplicated: bool
+    indexed: bool
+    replayed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """An item that was not stored, and why."""
+
+    error: BrainError
+
+
+def store_item(addition: Addition, transaction: Transaction, item: Item) -> Outcome:
+    """Store an item, once however often it comes. Raises what `Addition.store` and `Once` raise."""
+    if item.once is not None:
+        before = item.once.recall(transaction, addition.caller)
+        if before is not None:
+            return Outcome(tuple(before["memory_ids"]), before["deduplicated"], before["indexed"], True)
+    stored = [addition.store(transaction, draft) for draft in item.drafts]
+    outcome = Outcome(
+        tuple(one.memory_id for one in stored),
+        all(one.duplicate for one in stored),
+        all(one.indexed for one in stored),
+    )
+    if item.once is not None:
+        kept = {
+            "memory_ids": outcome.memory_ids,
+            "deduplicated": outcome.deduplicated,
+            "indexed": outcome.indexed,
+        }
+        item.once.keep(transaction, addition.caller, kept)
+    return outcome
+
+
+def store_each(
+    addition: Addition, transaction: Transaction, items: Sequence[Item | Refused]
+) -> list[Outcome | Refused]:
+    """Store items that answer for themselves: each in a savepoint of its own."""
+    results: list[Outcome | Refused] = []
+    for item in items:
+        if isinstance(item, Refused):
+            results.append(item)
+            continue
+        changes = len(transaction.changes)
+        try:
+            with transaction.connection.begin_nested():
+                results.append(store_item(addition, transaction, item))
+        except BrainError as error:
+            del transaction.changes[changes:]
+            results.append(Refused(error))
+    return results
+
+
+def insert_vectors(transaction: Transaction, memory_id: str, fingerprint: str, matrix: Any) -> None:
+    """Store the vectors (chunks, dimensions) of a memory."""
+    rows = [
+        {"memory_id": memory_id, "chunk": chunk, "fingerprint": fingerprint, "vector": vector.tobytes()}
+        for chunk, vector in enumerate(matrix.astype("<f4", copy=False))
+    ]
+    _insert(transaction, vectors, rows)
+
+
+def queue(transaction: Transaction, memory: Memory, task: str, seq: int) -> None:
+    """Leave a task for the applier. It replaces an older one of the same kind for the memory."""
+    transaction.connection.execute(
+        delete(outbox).where(outbox.c.memory_id == memory.memory_id, outbox.c.task == task)
+    )
+    row = {
+        "memory_id": memory.memory_id,
+        "task": task,
+        "seq": seq,
+        "shard": shard_of(*memory.partition.scope),
+        "state": "pending",
+        "attempts": 0,
+        "retry_at": 0,
+        "error": None,
+    }
+    _insert(transaction, outbox, [row])
+
+
+def _equal_memory(transaction: Transaction, memory: Memory) -> Memory | None:
+    """The active memory that a new one would be a duplicate of."""
+    query = select_memories().where(
+        memories.c.product == memory.partition.product,
+        memories.c.agent == memory.partition.agent,
+        memories.c.user == memory.partition.user,
+        memories.c.content_key == content_key(memory.content),
+        memories.c.kind == "memory",
+        memories.c.layer == memory.layer,
+        versions.c.status == "active",
+    )
+    new = memory.state
+    for row in transaction.connection.execute(query.order_by(memories.c.seq)):
+        found = memory_from(row)
+        old = found.state
+        if (old.frame, old.valid_from, old.valid_until) == (new.frame, new.valid_from, new.valid_until):
+            return found
+    return None
+
+
+def _seated(transaction: Transaction, memory: Memory) -> Memory:
+    """The memory with its position in its session: the one asked for, or the next for a message."""
+    if memory.session_key is None or (memory.session_position is None and memory.kind != "message"):
+        return memory
+    in_session = (
+        memories.c.product == memory.partition.product,
+        memories.c.agent == memory.partition.agent,
+        memories.c.user == memory.partition.user,
+        memories.c.session_key == memory.session_key,
+    )
+    if memory.session_position is None:
+        last = transaction.connection.scalar(select(func.max(memories.c.session_position)).where(*in_session))
+        return replace(memory, session_position=0 if last is None else last + 1)
+    taken = transaction.connection.scalar(
+        select(memories.c.memory_id).where(
+            *in_session, memories.c.session_position == memory.session_position
+        )
+    )
+    if taken is not None:
+        raise PositionTaken(f"session_position {memory.session_position} of this session is taken.")
+    return memory
+
+
+def _next_number(transaction: Transaction, memory: Memory) -> int:
+    last = transaction.connection.scalar(
+        select(func.max(memories.c.number)).where(
+            memories.c.product == memory.partition.product,
+            memories.c.agent == memory.partition.agent,
+            memories.c.kind == memory.kind,
+        )
+    )
+    return 1 if last is None else int(last) + 1
+
+
+def _lineage_edges(memory: Memory) -> tuple[Edge, ...]:
+    evidence = [Edge(id, "evidence_for", memory.memory_id) for id in memory.state.evidence_ids]
+    if memory.source_raw_memory_id is None:
+        return tuple(evidence)
+    return (Edge(memory.memory_id, "derived_from", memory.source_raw_memory_id), *evidence)
+
+
+def _has_vectors(transaction: Transaction, memory_id: str, fingerprint: str | None) -> bool:
+    query = select(vectors.c.chunk).where(
+        vectors.c.memory_id == memory_id, vectors.c.fingerprint == fingerprint
+    )
+    return transaction.connection.execute(query.limit(1)).first() is not None
+
+
+def _insert_edges(transaction: Transaction, links: Sequence[Edge], seq: int) -> None:
+    rows = [
+        {
+            "from_id": edge.from_id,
+            "type": edge.type,
+            "to_id": edge.to_id,
+            "from_seq": seq,
+            "to_seq": None,
+            "weight": edge.weight,
+        }
+        for edge in links
+    ]
+    _insert(transaction, edges, rows)
+
+
+def _insert(transaction: Transaction, table: Table, rows: list[dict[str, Any]]) -> None:
+    if rows:
+        transaction.connection.execute(insert(table), rows)
+
+
+def _union(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*first, *second)))

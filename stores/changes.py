@@ -1,0 +1,46 @@
+"""What a commit changed, as the projections in memory need it."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.memory import Memory
+
+Floats = NDArray[np.float32]
+
+EdgeType = Literal[
+    "next",
+    "in_session",
+    "supersedes",
+    "derived_from",
+    "evidence_for",
+    "conflicts_with",
+    "same_origin",
+    "asserts",
+    "updates",
+    "explains",
+    "related",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A typed, directed link between two memories of one scope."""
+
+    from_id: str
+    type: EdgeType
+    to_id: str
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Change:
+    """A memory as it stands after a commit. `terms` and `vectors` (chunks, dimensions) are given when the
+    commit wrote them, `edges` are those that it added."""
+
+    memory: Memory
+    terms: tuple[str, ...] | None = None
+    vectors: Floats | None = None
+    edges: tuple[Edge, ...] = ()

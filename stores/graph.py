@@ -1,0 +1,99 @@
+"""The memory graph of one partition: networkx, in memory. A node leads to the one frozen record; an edge
+carries a weight for each type, so that two memories may be linked in several ways."""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from typing import cast
+
+import networkx as nx
+
+from models.memory import Memory
+from stores.changes import Edge, EdgeType
+
+
+class MemoryGraph:
+    """Only the event loop changes it; reads are microseconds and need no lock there."""
+
+    def __init__(self) -> None:
+        self._graph: nx.DiGraph[str] = nx.DiGraph()
+        self._sessions: dict[str, list[tuple[int, str]]] = {}  # session key -> (position, id), sorted
+
+    def __contains__(self, memory_id: str) -> bool:
+        return self.memory(memory_id) is not None
+
+    def memory(self, memory_id: str) -> Memory | None:
+        """The record that a node leads to. A node without one is a session or lies in another partition."""
+        node = self._graph.nodes.get(memory_id)
+        return None if node is None else node.get("memory")
+
+    def put(self, memory: Memory) -> None:
+        """Add a record, or replace it with its newer version."""
+        self._graph.add_node(memory.memory_id, memory=memory)
+
+    def drop(self, memory_id: str) -> None:
+        """Take a memory out, with its edges and its place in its session."""
+        memory = self.memory(memory_id)
+        if memory is None:
+            return
+        if memory.session_key is not None and memory.session_position is not None:
+            before, after = self.neighbours(memory)
+            self._sessions[memory.session_key].remove((memory.session_position, memory_id))
+            if before and after:
+                self.link(Edge(before, "next", after))
+        self._graph.remove_node(memory_id)
+
+    def link(self, edge: Edge) -> None:
+        self._graph.add_edge(edge.from_id, edge.to_id, **{edge.type: edge.weight})
+
+    def unlink(self, from_id: str, type: EdgeType, to_id: str) -> None:
+        types = self._graph.get_edge_data(from_id, to_id) or {}
+        types.pop(type, None)
+        if not types and self._graph.has_edge(from_id, to_id):
+            self._graph.remove_edge(from_id, to_id)
+
+    def edges(self, memory_id: str) -> Iterator[Edge]:
+        """Every edge that leaves or enters a node."""
+        if memory_id not in self._graph:
+            return
+        for from_id, to_id, types in (
+            *((memory_id, other, types) for other, types in self._graph.succ[memory_id].items()),
+            *((other, memory_id, types) for other, types in self._graph.pred[memory_id].items()),
+        ):
+            yield from (
+                Edge(from_id, cast("EdgeType", type), to_id, weight) for type, weight in types.items()
+            )
+
+    # Sessions
+
+    def seat(self, memory: Memory) -> tuple[str | None, str | None]:
+        """Give a new memory its place in its session. Returns the ids before and after it."""
+        if memory.session_key is None:
+            return None, None
+        self.link(Edge(memory.memory_id, "in_session", f"session:{memory.session_key}"))
+        if memory.session_position is None:
+            return None, None
+        seats = self._sessions.setdefault(memory.session_key, [])
+        insort(seats, (memory.session_position, memory.memory_id))
+        before, after = self.neighbours(memory)
+        if before and after:
+            self.unlink(before, "next", after)
+        if before:
+            self.link(Edge(before, "next", memory.memory_id))
+        if after:
+            self.link(Edge(memory.memory_id, "next", after))
+        return before, after
+
+    def neighbours(self, memory: Memory) -> tuple[str | None, str | None]:
+        """The ids before and after a seated memory in its session."""
+        if memory.session_key is None or memory.session_position is None:
+            return None, None
+        seats = self._sessions.get(memory.session_key, [])
+        at = bisect_left(seats, (memory.session_position, memory.memory_id))
+        before = seats[at - 1][1] if at > 0 else None
+        after = seats[at + 1][1] if at + 1 < len(seats) else None
+        return before, after
+
+    def clear(self) -> None:
+        """Break the graph's own reference cycles, so that an evicted partition's memory is freed at once."""
+        self._graph.clear()
+        self._sessions.clear()

@@ -1,0 +1,189 @@
+"""The ledger's tables. Migrations in `stores/migrations` create them; a test holds the two equal.
+
+A memory is one row of `memories` (what never changes) and one row of `versions` for each state that it
+was in; the current one has no `to_seq`. `seq`, the number of the event that wrote a row, orders
+everything: clocks do not.
+"""
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+)
+
+metadata = MetaData()
+
+# 64 bits everywhere; SQLite's own INTEGER has them and is what it counts rows with.
+Big = BigInteger().with_variant(Integer, "sqlite")
+
+settings = Table(
+    "settings",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("value", Text, nullable=False),
+)
+
+# Every write, in order. Never any text: ids, the action and the names of the fields that it touched.
+events = Table(
+    "events",
+    metadata,
+    Column("seq", Big, primary_key=True, autoincrement=True),
+    Column("at", Big, nullable=False),  # epoch ms, never decreasing
+    Column("product", String, nullable=False),
+    Column("agent", String, nullable=False),
+    Column("user", String, nullable=False),
+    Column("action", String, nullable=False),
+    Column("memory_id", String),
+    Column("key_id", String),
+    Column("request_id", String),
+    Column("fields", JSON, nullable=False),
+    sqlite_autoincrement=True,  # a number is never given twice, also after the last row is purged
+)
+
+memories = Table(
+    "memories",
+    metadata,
+    Column("memory_id", String, primary_key=True),
+    Column("product", String, nullable=False),
+    Column("agent", String, nullable=False),
+    Column("user", String, nullable=False),
+    Column("kind", String, nullable=False),
+    Column("layer", String, nullable=False),
+    Column("number", Big, nullable=False),
+    Column("seq", Big, ForeignKey("events.seq"), nullable=False, unique=True),
+    Column("gmt_created", Big, nullable=False),
+    Column("content", Text, nullable=False),
+    Column("content_key", String, nullable=False),  # digest of the normalised text, finds duplicates
+    Column("source_authority", String, nullable=False),
+    Column("memory_at", Big),
+    Column("actor", String),
+    Column("project", String, nullable=False),
+    Column("session_id", String),
+    Column("session_key", String),
+    Column("session_position", Big),
+    Column("origin_id", String),
+    Column("source_raw_memory_id", String),
+    Column("details", JSON),
+    Index("memories_by_partition", "product", "agent", "user", "seq"),
+    Index("memories_by_content", "product", "agent", "user", "content_key"),
+    Index("memories_by_number", "product", "agent", "kind", "number", unique=True),
+    Index(
+        "memories_by_position",
+        "product",
+        "agent",
+        "user",
+        "session_key",
+        "session_position",
+        unique=True,  # rows without a position are null there, and nulls never collide
+    ),
+)
+
+versions = Table(
+    "versions",
+    metadata,
+    Column("memory_id", String, ForeignKey("memories.memory_id"), primary_key=True),
+    Column("version", Integer, primary_key=True),
+    Column("from_seq", Big, nullable=False),
+    Column("to_seq", Big),
+    Column("at", Big, nullable=False),  # epoch ms of the change
+    Column("status", String, nullable=False),
+    Column("state", JSON, nullable=False),
+)
+Index(
+    "versions_current",
+    versions.c.memory_id,
+    unique=True,
+    sqlite_where=versions.c.to_seq.is_(None),
+    postgresql_where=versions.c.to_seq.is_(None),
+)
+
+tags = Table(
+    "tags",
+    metadata,
+    Column("memory_id", String, primary_key=True),
+    Column("version", Integer, primary_key=True),
+    Column("tag", String, primary_key=True),
+)
+
+edges = Table(
+    "edges",
+    metadata,
+    Column("from_id", String, primary_key=True),
+    Column("type", String, primary_key=True),
+    Column("to_id", String, primary_key=True),
+    Column("from_seq", Big, primary_key=True),
+    Column("to_seq", Big),
+    Column("weight", Float, nullable=False),
+    Index("edges_by_target", "to_id"),
+)
+
+# The words of a memory as the index takes them, kept so that a cold partition loads without analysing.
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("memory_id", String, ForeignKey("memories.memory_id"), primary_key=True),
+    Column("analyzer", String, nullable=False),
+    Column("terms", Text, nullable=False),  # separated by newlines, in the order of the text
+)
+
+# float32, little-endian, L2-normalised. Vectors of two fingerprints never meet.
+vectors = Table(
+    "vectors",
+    metadata,
+    Column("memory_id", String, ForeignKey("memories.memory_id"), primary_key=True),
+    Column("chunk", Integer, primary_key=True),
+    Column("fingerprint", String, primary_key=True),
+    Column("vector", LargeBinary, nullable=False),
+)
+
+# Word pieces' vectors for late interaction: int32 piece ids, int8 codes, one float32 scale a piece.
+token_vectors = Table(
+    "token_vectors",
+    metadata,
+    Column("memory_id", String, ForeignKey("memories.memory_id"), primary_key=True),
+    Column("chunk", Integer, primary_key=True),
+    Column("fingerprint", String, primary_key=True),
+    Column("pieces", LargeBinary, nullable=False),
+    Column("codes", LargeBinary, nullable=False),
+    Column("scales", LargeBinary, nullable=False),
+)
+
+# What still has to be done for a memory: `embed` it, or bring its row in the vector store up to date
+# (`index`). A later write of the same memory replaces the row, with a higher seq.
+outbox = Table(
+    "outbox",
+    metadata,
+    Column("memory_id", String, ForeignKey("memories.memory_id"), primary_key=True),
+    Column("task", String, primary_key=True),
+    Column("seq", Big, nullable=False),
+    Column("shard", Integer, nullable=False),
+    Column("state", String, nullable=False),  # pending | parked
+    Column("attempts", Integer, nullable=False),
+    Column("retry_at", Big, nullable=False),  # epoch ms
+    Column("error", Text),
+    Index("outbox_due", "task", "state", "seq"),
+)
+
+idempotency = Table(
+    "idempotency",
+    metadata,
+    Column("product", String, primary_key=True),
+    Column("agent", String, primary_key=True),
+    Column("user", String, primary_key=True),
+    Column("operation", String, primary_key=True),
+    Column("key", String, primary_key=True),
+    Column("salt", LargeBinary, nullable=False),
+    Column("digest", LargeBinary, nullable=False),  # of salt + request, so that no text can be guessed
+    Column("outcome", JSON, nullable=False),  # ids and flags, never text
+    Column("at", Big, nullable=False),
+    Index("idempotency_by_age", "at"),
+)

@@ -1,0 +1,107 @@
+"""Words: how text becomes terms, and the inverted index of a partition in memory.
+
+Terms are casefolded Unicode words, stemmed by their script, without English stop words; Chinese,
+Japanese and Korean runs become single characters and pairs. Things written like identifiers
+(`ERR-4711`, `a-b`, `C:\\repo\\x.py`, a UUID) are kept whole as well, behind a `=`.
+"""
+
+import re
+from array import array
+from collections import Counter
+from functools import lru_cache
+
+import numpy as np
+import snowballstemmer
+from numpy.typing import NDArray
+
+ANALYZER = "words-1"
+"""Stored beside the terms. Change it whenever `analyze` gives other terms for the same text."""
+
+_STOP = frozenset(
+    """a an the and or but if then than so of in on at by for with from to into onto about as is are was were
+    be been being am do does did done doing have has had having i me my mine you your yours he him his she
+    her hers it its we us our ours they them their theirs this that these those there here what which who
+    whom whose when where why how not no nor can could will would shall should may might must just also very
+    too s t re ve ll d m don""".split()
+)
+_IDEOGRAPHS = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+_WORD = re.compile(rf"[{_IDEOGRAPHS}]+|[^\W_{_IDEOGRAPHS}]+(?:\+\+|#(?!\w))?")
+_IDEOGRAPHIC = re.compile(rf"[{_IDEOGRAPHS}]")
+_WRAPPING = "\"'`“”‘’«»()[]{}<>,;:!?…。、，！？；：.*"
+_INSIDE = re.compile(r"\w[-_./\\:@#+~$%=&]+\w|[A-Za-z]\d|\d[A-Za-z]")
+_STEMMERS = {
+    "latin": snowballstemmer.stemmer("english"),
+    "cyrillic": snowballstemmer.stemmer("russian"),
+    "arabic": snowballstemmer.stemmer("arabic"),
+}
+
+
+def analyze(text: str, actor: str | None = None) -> tuple[str, ...]:
+    """The terms of a memory, in order; the actor's name counts as a word of what they said."""
+    said = f"{actor}: {text}" if actor else text
+    return (*_words(said), *("=" + name for name in identifiers(text)))
+
+
+def query_terms(query: str) -> tuple[str, ...]:
+    """The distinct terms of a query, without its identifiers."""
+    return tuple(dict.fromkeys(_words(query)))
+
+
+def identifiers(text: str) -> tuple[str, ...]:
+    """What is written like an identifier, casefolded: has a digit between letters, or punctuation inside."""
+    names = (piece.strip(_WRAPPING) for piece in text.split())
+    found = (name.casefold() for name in names if _INSIDE.search(name) and len(name) <= 256)
+    return tuple(dict.fromkeys(found))
+
+
+def _words(text: str) -> list[str]:
+    terms: list[str] = []
+    for run in _WORD.findall(text.casefold()):
+        if _IDEOGRAPHIC.match(run):
+            terms += run
+            terms += [run[i : i + 2] for i in range(len(run) - 1)]
+        elif run not in _STOP:
+            terms.append(_stem(run))
+    return terms
+
+
+@lru_cache(maxsize=50_000)
+def _stem(word: str) -> str:
+    first = word[0]
+    script = "latin"
+    if "\u0400" <= first <= "\u04ff":
+        script = "cyrillic"
+    elif "\u0600" <= first <= "\u06ff":
+        script = "arabic"
+    return str(_STEMMERS[script].stemWord(word)) if word.isalpha() else word
+
+
+class WordIndex:
+    """Term frequencies of rows 0..n-1, appended in order. Only the event loop writes to it."""
+
+    def __init__(self) -> None:
+        self._postings: dict[str, array[int]] = {}  # row, count, row, count, ...
+        self._lengths: array[int] = array("I")
+        self.size_bytes = 0
+
+    def append(self, terms: tuple[str, ...]) -> None:
+        """Add the next row."""
+        row = len(self._lengths)
+        self._lengths.append(sum(1 for term in terms if not term.startswith("=")))
+        for term, count in Counter(terms).items():
+            postings = self._postings.get(term)
+            if postings is None:
+                postings = self._postings[term] = array("I")
+                self.size_bytes += 200  # the key, the array and their place in the dict, roughly
+            postings.extend((row, count))
+            self.size_bytes += 8
+
+    def lengths(self) -> NDArray[np.float32]:
+        """(n,) words in each row. A copy."""
+        return np.array(self._lengths, np.float32)
+
+    def postings(self, term: str) -> NDArray[np.uint32]:
+        """(k, 2) pairs of row and count for one term. A copy, so that a search may keep it while the
+        loop goes on appending."""
+        found = self._postings.get(term)
+        return np.empty((0, 2), np.uint32) if found is None else np.array(found, np.uint32).reshape(-1, 2)
