@@ -1,8 +1,7 @@
 """What is answered: the JSON objects of the brain view, as types. They are published as schemas and the
 tests check every answer against them; at run time they are plain dicts, for speed."""
 
-from dataclasses import dataclass
-from typing import Annotated, Any, NotRequired
+from typing import Annotated, Any, NamedTuple, NotRequired
 
 from pydantic import ConfigDict, Field, with_config
 from typing_extensions import TypedDict
@@ -13,8 +12,7 @@ from models.layers import Kind, Layer, Status
 _closed = with_config(ConfigDict(extra="forbid"))
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """What a use case gives back: the body without its timing, the status where it is not the route's
     own, and for HTTP the entity tag and the seconds after which to retry."""
 

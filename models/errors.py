@@ -128,7 +128,7 @@ class InvalidArgument(BrainError):
 
 class StoreUnavailable(BrainError):
     status, code, title, retryable = 503, "store_unavailable", "The store can't answer now", True
-    hint = "Wait for Retry-After seconds and repeat the call; nothing was written."
+    hint = "Wait for Retry-After seconds and repeat the call, a write with the same idempotency_key."
 
 
 def invalid(field: str, message: str) -> InvalidArgument:

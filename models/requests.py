@@ -61,7 +61,9 @@ class Request(BaseModel):
 
 
 class GetMemory(Request):
-    memory_id: Annotated[str, Field(description="Engine memory id, as an add, a search or a list gave it.")]
+    memory_id: Annotated[
+        str, Field(min_length=1, description="Engine memory id, as an add, a search or a list gave it.")
+    ]
     include: Annotated[
         list[Literal["details"]],
         Field(
@@ -132,7 +134,7 @@ class AddMemory(Request):
     )
     session_position: Annotated[
         int | None,
-        Field(ge=0, lt=2**63, description="Turn number in the session, from 0; messages append without it."),
+        Field(ge=0, lt=2**53, description="Turn number in the session, from 0; messages append without it."),
     ] = None
     project: Annotated[str, Field(max_length=1024, description="A further filter inside the scope.")] = ""
     origin_id: Annotated[Label | None, Field(description="The shared original across reposts.")] = None

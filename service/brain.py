@@ -131,6 +131,8 @@ class Brain:
             # Set before the query: a user who is published meanwhile is added to it.
             users = self._users[caller.scope] = set()
             users |= set(await asyncio.to_thread(self.ledger.users, caller.scope))
+            if not users:
+                self._users.pop(caller.scope, None)  # names that nobody ever wrote to take no room
         return [await self.residents.load(Partition(*caller.scope, user)) for user in sorted(users)]
 
     async def _read_vdb(self, memory_id: str, stamp: Stamp) -> Memory | None:
@@ -180,7 +182,7 @@ class Brain:
     async def embed_documents(self, texts: Sequence[str]) -> list[Floats | None]:
         """(chunks, dimensions) of each text; None for one that can't be embedded in time: its vectors
         follow through the outbox."""
-        if self.fingerprint() is None:
+        if self.fingerprint() is None or not texts:
             return [None] * len(texts)
         futures = [asyncio.wrap_future(self.embedder.embed_document(text)) for text in texts]
         chunks = sum(len(text) for text in texts) / 1000
@@ -203,14 +205,15 @@ class Brain:
         return np.stack([encoding.vector for encoding in encodings])
 
     async def _await_model(self) -> None:
-        """When the model is there, take its fingerprint for a ledger that has none yet."""
+        """When the model is there, take its fingerprint for a ledger that has no vectors yet."""
         try:
             await asyncio.wrap_future(self.embedder.embed_query("warm up"))
         except EmbeddingError as fault:
             log.error("no search by meaning", fault=str(fault))
             return
         encoder = self.embedder.encoder
-        if self._fingerprint is None and encoder is not None:
+        unbound = self._fingerprint is None or not await asyncio.to_thread(self.ledger.has_vectors)
+        if unbound and encoder is not None:
             await asyncio.wrap_future(self.ledger.put_setting(_FINGERPRINT, encoder.fingerprint))
             self._fingerprint = encoder.fingerprint
         log.info("embedding model ready", problem=self.not_embedding())

@@ -1,7 +1,6 @@
 """One path for every call, through whichever door: right, validation, use case, answer or error."""
 
 import time
-from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -39,4 +38,4 @@ async def run(
     body = reply.body
     body["elapsed_ms"] = round((time.perf_counter() - started) * 1000, 3)
     body["request_id"] = caller.request_id
-    return replace(reply, status=reply.status or operation.route.status)
+    return reply._replace(status=reply.status or operation.route.status)

@@ -7,6 +7,7 @@ refused on every route, so that a web page can't reach the memory through the us
 import re
 import secrets
 import time
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 import structlog
@@ -86,6 +87,7 @@ def _refuse_foreign(headers: dict[bytes, bytes]) -> None:
         raise Forbidden("Without keys, web pages of other sites are not served.")
 
 
+@lru_cache(maxsize=256)
 def _hostname(url: str) -> str | None:
     try:
         return urlsplit(url).hostname

@@ -7,7 +7,7 @@ import structlog
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Match, Route
 
 from models import verbatim
 from models.errors import (
@@ -46,14 +46,15 @@ def routes(brain: Brain, metrics: Metrics) -> list[Route]:
 def _endpoint(brain: Brain, operations: dict[str, Operation[Any]]) -> Endpoint:
     async def endpoint(request: Request) -> Response:
         operation = operations.get(request.method) or operations["GET"]  # HEAD is answered like GET
-        caller: Caller = request.state.caller
-        request.state.operation = operation.name
+        state = request.scope["state"]
+        caller: Caller = state["caller"]
+        state["operation"] = operation.name
         try:
             arguments, texts = await _arguments(request, operation)
         except BrainError as refusal:
             return problem(refusal, caller.request_id)
         reply = await dispatch.run(brain, operation, caller, arguments, texts=texts)
-        if reply.etag is not None and _matches(request.headers.get("if-none-match"), reply.etag):
+        if reply.etag is not None and _matches(request, reply.etag):
             return Response(status_code=304, headers={"etag": reply.etag})
         return answer(reply)
 
@@ -61,10 +62,13 @@ def _endpoint(brain: Brain, operations: dict[str, Operation[Any]]) -> Endpoint:
 
 
 async def _arguments(request: Request, operation: Operation[Any]) -> tuple[Any, bool]:
-    """The operation's arguments, and whether they are texts from the URL. Raises BadJson, TooLarge or
-    InvalidArgument."""
+    """The operation's arguments, and whether they are texts from the URL. Raises BadJson, TooLarge,
+    InvalidArgument, or NoSuchRoute for a path that no id can stand in."""
+    if "\0" in request.scope["path"]:
+        raise NoSuchRoute("There is no route with a NUL in it.")
     if operation.route.method == "GET":
-        return {**_query(request, operation), **request.path_params}, True
+        query = _query(request, operation) if request.scope["query_string"] else {}
+        return {**query, **request.path_params}, True
     body = await _body(request, operation.route.max_body)
     arguments = verbatim.parse(body) if body else {}
     if not isinstance(arguments, dict):
@@ -75,7 +79,8 @@ async def _arguments(request: Request, operation: Operation[Any]) -> tuple[Any, 
         if arguments.setdefault(name, value) != value:
             raise invalid(name, "differs from the one in the path")
     key = request.headers.get("idempotency-key")
-    if key is not None and arguments.setdefault("idempotency_key", key) != key:
+    writes_once = "idempotency_key" in operation.input.model_fields  # clients send it with every POST
+    if key is not None and writes_once and arguments.setdefault("idempotency_key", key) != key:
         raise invalid("idempotency_key", "differs from the Idempotency-Key header")
     return arguments, False
 
@@ -113,8 +118,9 @@ async def _body(request: Request, limit: int) -> bytes:
     return b"".join(parts)
 
 
-def _matches(if_none_match: str | None, etag: str) -> bool:
+def _matches(request: Request, etag: str) -> bool:
     """Weak comparison, RFC 9110, section 13.1.2."""
+    if_none_match = request.headers.get("if-none-match")
     if if_none_match is None:
         return False
     tags = [tag.strip().removeprefix("W/") for tag in if_none_match.split(",")]
@@ -189,10 +195,17 @@ async def refuse(request: Request, error: Exception) -> Response:
     request_id = request.state.caller.request_id
     path = request.url.path[:200]
     if error.status_code == 405:
-        allow = (error.headers or {}).get("Allow", "")
+        allow = ", ".join(_methods(request))
         detail = f"{request.method} is not allowed on {path}; use {allow}."
         return problem(MethodNotAllowed(detail), request_id, {"allow": allow})
     return problem(NoSuchRoute(f"There is no route {path}."), request_id)
+
+
+def _methods(request: Request) -> list[str]:
+    """Every method that some route takes at this path; the router itself names those of the first one."""
+    routes = [route for route in request.app.routes if isinstance(route, Route)]
+    matching = [route for route in routes if route.matches(request.scope)[0] is not Match.NONE]
+    return sorted({method for route in matching for method in route.methods or ()})
 
 
 async def fail(request: Request, error: Exception) -> Response:

@@ -141,7 +141,7 @@ async def stats(brain: Brain, caller: Caller, request: GetStats) -> Reply:
             "authorities": listing.count(brain.ledger, "source_authority"),
             "kinds": listing.count(brain.ledger, "kind"),
         }
-        return {"total": sum(by["kinds"].values()), **by, "index_lag": brain.applier.lag()}
+        return {"total": sum(by["kinds"].values()), **by, "index_lag": brain.applier.lag(caller.scope)}
 
     encoder = brain.embedder.encoder
     body = {

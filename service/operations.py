@@ -80,11 +80,11 @@ OPERATIONS: tuple[Operation[Any], ...] = (
         description=(
             "Store one memory, or one conversation's messages, for the caller's product, agent and user. "
             "Use when you learned something worth keeping: a fact, a preference, a decision, or what was "
-            "said; use `brain_memory_add_batch` instead when you have many at once. The text is kept byte "
-            "for byte and is found by search as soon as this answers. An equal active memory is united "
-            "with it unless `on_duplicate` says otherwise; nothing else is changed. Give an "
-            "`idempotency_key` to retry safely. On `invalid_argument`, mend the field that `errors` names "
-            "and call again."
+            "said; use `brain_memory_search` instead when you want to know what is stored already. The "
+            "text is kept byte for byte and is found by search as soon as this answers. An equal active "
+            "memory is united with it unless `on_duplicate` says otherwise; nothing else is changed. Give "
+            "an `idempotency_key` to retry safely. On `invalid_argument`, mend the field that `errors` "
+            "names and call again."
         ),
         input=requests.AddMemory,
         output=answers.AddAnswer,

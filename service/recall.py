@@ -18,7 +18,7 @@ from models.requests import Filters, SearchMemories
 from service import ranking
 from service.ranking import Floats, Mask, Order, Signals, Weights
 from stores.resident import Snapshot
-from stores.words import identifiers, query_terms
+from stores.words import identifiers, is_code, query_terms
 
 NEAR = 0.3  # the cosine from which a hit is said to be matched by its vector
 
@@ -85,7 +85,7 @@ def search(plan: Plan, snapshots: Sequence[Snapshot], vector: Floats | None) -> 
         corpus.cosines(vector),
         words,
         coverage,
-        ranking.identifier_bonus([corpus.counts(name) for name in plan.identifiers], eligible),
+        _identifier_bonus(plan, corpus, eligible),
     )
     order = ranking.order(signals, plan.weights, lambda row: corpus.rows[row].seq)
     hits = [
@@ -93,6 +93,11 @@ def search(plan: Plan, snapshots: Sequence[Snapshot], vector: Floats | None) -> 
         for place in range(min(plan.request.limit, len(order.rows)))
     ]
     return Result(tuple(hits), candidates)
+
+
+def _identifier_bonus(plan: Plan, corpus: "_Corpus", eligible: Mask) -> Floats:
+    counts = [corpus.counts(name) for name in plan.identifiers]
+    return ranking.identifier_bonus(counts, [is_code(name) for name in plan.identifiers], eligible)
 
 
 def _found(plan: Plan, corpus: "_Corpus", signals: Signals, order: Order, place: int) -> Found:
@@ -111,7 +116,7 @@ def _found(plan: Plan, corpus: "_Corpus", signals: Signals, order: Order, place:
         "z_words": round(float(order.z_words[row]), 6),
         "fused": round(float(order.fused[row]), 6),
         "relevance": round(float(order.relevance[row]), 6),
-        "weights": {"dense": plan.weights.dense, "words": plan.weights.words, "floor": plan.weights.floor},
+        "weights": {"dense": plan.weights.dense, "words": plan.weights.words, "floor": round(order.floor, 6)},
     }
     by = tuple(name for name, yes in matched.items() if yes) or ("vector",)
     return Found(corpus.rows[row], round(float(order.scores[place]), 6), by, explanation)
@@ -156,7 +161,9 @@ class _Corpus:
         best = np.full(len(self.rows), -np.inf, np.float32)
         for start, snapshot in zip(self.starts, self.snapshots, strict=True):
             if vector is not None and len(snapshot.owners):
-                np.maximum.at(best, snapshot.owners + start, snapshot.vectors @ vector)
+                # Not `@`: BLAS rounds a row by its place, and equal memories would not be equally near.
+                cosines = np.einsum("md,d->m", snapshot.vectors, vector)
+                np.maximum.at(best, snapshot.owners + start, cosines)
         best[np.isneginf(best)] = np.nan
         return best
 

@@ -15,12 +15,10 @@ def answer(reply: Reply) -> Response:
     """The HTTP response of a dispatched operation."""
     status = reply.status or 200
     media_type = "application/json" if status < 400 else PROBLEM
-    response = Response(orjson.dumps(reply.body), status, media_type=media_type)
-    if reply.etag is not None:
-        response.headers["etag"] = reply.etag
+    headers = {} if reply.etag is None else {"etag": reply.etag}
     if reply.retry_after is not None:
-        response.headers["retry-after"] = str(reply.retry_after)
-    return response
+        headers["retry-after"] = str(reply.retry_after)
+    return Response(orjson.dumps(reply.body), status, headers, media_type)
 
 
 def problem(error: BrainError, request_id: str, headers: dict[str, str] | None = None) -> Response:

@@ -15,10 +15,11 @@ from sqlalchemy import and_, delete, func, select, update
 
 from models.errors import BrainError
 from models.memory import Memory
+from models.scope import Scope
 from stores.addition import insert_vectors, queue
 from stores.changes import Change, Floats
 from stores.ledger import Ledger
-from stores.schema import outbox
+from stores.schema import memories, outbox
 from stores.vdb import Vdb, VdbRow, VdbUnavailable, scope_key
 from stores.writer import Transaction
 
@@ -93,10 +94,15 @@ class Applier:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    def lag(self) -> int:
-        """Memories whose row in Chroma is not up to date, parked ones included."""
+    def lag(self, scope: Scope | None = None) -> int:
+        """Memories, of one scope or of all, whose row in Chroma is not up to date, parked ones included."""
+        query = select(func.count(func.distinct(outbox.c.memory_id)))
+        if scope is not None:
+            query = query.join(memories, memories.c.memory_id == outbox.c.memory_id).where(
+                memories.c.product == scope.product, memories.c.agent == scope.agent
+            )
         with self._ledger.snapshot() as connection:
-            return connection.scalar(select(func.count(func.distinct(outbox.c.memory_id)))) or 0
+            return connection.scalar(query) or 0
 
     def parked(self) -> list[tuple[str, str | None]]:
         """Ids and faults of the rows that were given up until the next start."""

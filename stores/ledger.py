@@ -173,6 +173,11 @@ class Ledger:
                 chunks.setdefault(memory_id, []).append(np.frombuffer(blob, "<f4"))
         return {memory_id: np.stack(rows) for memory_id, rows in chunks.items()}
 
+    def has_vectors(self) -> bool:
+        """Whether any memory has been embedded, with whatever model."""
+        with _readable():
+            return self._reading().execute(select(vectors.c.chunk).limit(1)).first() is not None
+
     @contextmanager
     def snapshot(self) -> Iterator[Connection]:
         """The calling thread's connection inside one read transaction."""

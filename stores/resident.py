@@ -20,6 +20,7 @@ from stores.ledger import StoredPartition
 from stores.words import WordIndex
 
 ROW_BYTES = 2_200  # a record, its node, its edges and its place in the maps, measured on 100,000 messages
+PARTITION_BYTES = 20_000  # an empty one: it must count, or names that hold nothing would never leave
 NO_ROW = -1
 
 
@@ -100,7 +101,11 @@ class ResidentPartition:
     def size_bytes(self) -> int:
         """An estimate of the memory that the partition takes."""
         return (
-            ROW_BYTES * len(self._rows) + self._text_bytes + self._matrix.size_bytes + self._words.size_bytes
+            PARTITION_BYTES
+            + ROW_BYTES * len(self._rows)
+            + self._text_bytes
+            + self._matrix.size_bytes
+            + self._words.size_bytes
         )
 
     def memory_ids(self) -> Iterable[str]:

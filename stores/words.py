@@ -54,6 +54,11 @@ def identifiers(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
+def is_code(name: str) -> bool:
+    """Whether an identifier is more than words with hyphens between them, as in `well-known`."""
+    return not name.removeprefix("=").replace("-", "").isalpha()
+
+
 def _words(text: str) -> list[str]:
     terms: list[str] = []
     for run in _WORD.findall(text.casefold()):

@@ -1,0 +1,45 @@
+"""Real processes of the command line: `brain serve` and `brain mcp`."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from mcp import StdioServerParameters
+
+from stores.lock import DataDirectoryLock, Owner
+from tests.serving import eventually
+
+BRAIN = [sys.executable, "-m", "service.cli"]
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Ours, without anybody's BRAIN_ variables."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("BRAIN_")}
+    return kept | {"HF_HUB_OFFLINE": "1"} | more
+
+
+def stdio(data: Path, **more: str) -> StdioServerParameters:
+    """How an MCP client starts `brain mcp` on a data directory."""
+    command, *arguments = BRAIN
+    return StdioServerParameters(
+        command=command,
+        args=[*arguments, "mcp", "--data", str(data), "--toolsets", "brain"],
+        env=environment(**more),
+    )
+
+
+@contextmanager
+def serving_process(data: Path) -> Iterator[Owner]:
+    """`brain serve` on a free port, stopped by SIGTERM, which it must survive with exit code 0."""
+    command = [*BRAIN, "serve", "--data", str(data), "--port", "0"]
+    with subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE, text=True) as process:
+        try:
+            lock = DataDirectoryLock(data)
+            yield eventually(lambda: process.poll() is not None or lock.owner(), within=60) and lock.owner()
+        finally:
+            process.terminate()
+            _, logs = process.communicate(timeout=60)
+    assert process.returncode == 0, logs

@@ -1,0 +1,209 @@
+"""The MCP doors as clients meet them: real `brain mcp` processes over stdio, a real `brain serve`, `/mcp`,
+both eras of the protocol, and the same answers as over HTTP."""
+
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx
+import jsonschema
+import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from service.mcp_tools import TOOLSETS
+from service.operations import BY_NAME, OPERATIONS
+from service.schemas import output_schema
+from tests.processes import BRAIN, environment, serving_process, stdio
+from tests.serving import Server, eventually, server, succeeded
+
+pytest_plugins = ["tests.embedding_fixtures"]
+pytestmark = pytest.mark.anyio
+ERAS = ["legacy", "2026-07-28"]
+TIMING = {"elapsed_ms", "request_id"}
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+async def ask(client: Client, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The structured answer of a tool call that must succeed, checked against the tool's schema."""
+    result = await client.call_tool(tool, arguments)
+    assert not result.is_error, result.structured_content
+    assert result.structured_content is not None
+    jsonschema.validate(result.structured_content, output_schema(BY_NAME[tool]))
+    return dict(result.structured_content)
+
+
+async def found(client: Client, query: str) -> list[str]:
+    answer = await ask(client, "brain_memory_search", {"query": query})
+    return [memory["content"] for memory in answer["results"]]
+
+
+@pytest.fixture(scope="module")
+def whole_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """With every toolset, so that every operation is a tool."""
+    with server(tmp_path_factory.mktemp("whole"), mcp={"toolsets": list(TOOLSETS)}) as running:
+        eventually(lambda: running.brain.fingerprint() is not None)
+        yield running
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_every_operation_answers_the_same_over_http_and_mcp(whole_server: Server, era: str) -> None:
+    api = whole_server.api.of(f"parity-{era}")
+    memory = api.add("The gauge reads 42 bar.", tags=["plant"], memory_at=1, metadata={"k": [None, {}, 1.5]})
+    memory_id = memory["memory"]["memory_id"]
+    api.post("/brain/memory/search", {"query": "gauge"})  # so that both doors read the resident memory
+    arguments: dict[str, dict[str, Any]] = {
+        "brain_memory_get": {"memory_id": memory_id, "include": ["details"]},
+        "brain_memory_add": {"content": "The gauge reads 42 bar."},  # a duplicate: the same each time
+        "brain_memory_add_batch": {"items": [{"content": "The gauge reads 42 bar."}, {"content": ""}]},
+        "brain_memory_search": {"query": "What does the gauge read?", "explain": True},
+        "brain_memory_list": {"tag": "plant", "limit": 5},
+        "brain_stats": {},
+    }
+    assert set(arguments) == set(BY_NAME), "each operation has its row here"
+    transport = {"X-Brain-Agent": f"parity-{era}"}
+    async with httpx.AsyncClient(headers=transport) as http:
+        url = f"{whole_server.owner.url}/mcp"
+        async with Client(streamable_http_client(url, http_client=http), mode=era) as client:
+            for operation in OPERATIONS:
+                given = arguments[operation.name]
+                over_mcp = await ask(client, operation.name, given)
+                over_http = _over_http(api, operation.name, given)
+                assert _plain(over_mcp) == _plain(over_http), operation.name
+
+
+def _over_http(api: Any, name: str, given: dict[str, Any]) -> dict[str, Any]:
+    route = BY_NAME[name].route
+    if route.method == "POST":
+        return dict(succeeded(api.post(route.path, given)))
+    path = route.path.format(**given)
+    query = {key: value for key, value in given.items() if "{" + key + "}" not in route.path}
+    return dict(succeeded(api.get(path, params=query)))
+
+
+def _plain(document: Any) -> Any:
+    if isinstance(document, dict):
+        return {key: _plain(value) for key, value in document.items() if key not in TIMING}
+    return [_plain(value) for value in document] if isinstance(document, list) else document
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_one_process_alone_stores_and_finds(tmp_path: Path, onnx_folder: Path, era: str) -> None:
+    where = stdio(tmp_path, BRAIN_EMBEDDING__EXPORT_DIRECTORY=str(onnx_folder))
+    async with Client(where, mode=era) as client:
+        added = await ask(client, "brain_memory_add", {"content": "The cat is called Miso."})
+        assert await found(client, "What is the cat called?") == ["The cat is called Miso."]
+        read = await ask(client, "brain_memory_get", {"memory_id": added["memory"]["memory_id"]})
+        assert read["content"] == "The cat is called Miso."
+
+
+async def test_several_processes_share_a_directory_and_outlive_their_owner(tmp_path: Path) -> None:
+    async with Client(stdio(tmp_path)) as second_to_be:
+        async with Client(stdio(tmp_path)) as other:
+            await ask(second_to_be, "brain_memory_add", {"content": "Written by the first, ticket A-17."})
+            await ask(other, "brain_memory_add", {"content": "Written by the second, ticket A-18."})
+            assert "Written by the second, ticket A-18." in await found(second_to_be, "ticket A-18")
+            assert "Written by the first, ticket A-17." in await found(other, "ticket A-17")
+        # Whichever of them owned the directory: one of two has left, the other goes on.
+        await ask(second_to_be, "brain_memory_add", {"content": "Written by the last, ticket A-19."})
+        assert "Written by the second, ticket A-18." in await found(second_to_be, "ticket A-18")
+        assert (await ask(second_to_be, "brain_stats", {}))["total"] == 3
+
+
+async def test_processes_go_through_a_server_and_take_over_when_it_leaves(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        owner = stack.enter_context(serving_process(tmp_path))
+        async with Client(stdio(tmp_path, BRAIN_AGENT="coder")) as client:
+            await ask(client, "brain_memory_add", {"content": "Use tabs, rule R-1."})
+            assert _listed(owner.url, "coder") == ["Use tabs, rule R-1."]
+            assert _listed(owner.url, "another") == []
+            stack.close()  # the server ends; the client's process takes over
+            assert await found(client, "rule R-1") == ["Use tabs, rule R-1."]
+
+
+def test_stdout_carries_the_protocol_only_from_a_cold_start(tmp_path: Path) -> None:
+    cold = environment(BRAIN_EMBEDDING__EXPORT_DIRECTORY=str(tmp_path / "no-export-yet"))
+    messages = [
+        _request(1, "initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo=_CLIENT),
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        _request(2, "tools/list"),
+        _request(3, "tools/call", name="brain_memory_add", arguments={"content": "Cold, code K-9."}),
+        _request(4, "tools/call", name="brain_memory_search", arguments={"query": "code K-9"}),
+    ]
+    with _mcp_process(tmp_path / "data", cold) as process:
+        answers = [_exchange(process, message) for message in messages]
+        stdout, stderr = process.communicate(timeout=60)  # closes stdin: the end of input ends the process
+    assert process.returncode == 0, stderr
+    assert stdout == ""
+    assert [answer["id"] for answer in answers if answer] == [1, 2, 3, 4]
+    added, searched = (answer["result"]["structuredContent"] for answer in answers[-2:] if answer)
+    assert added["indexed"] is False  # the model was not there yet
+    assert searched["degraded"] is True and len(searched["results"]) == 1
+
+
+def test_sigterm_ends_a_process_cleanly_and_loses_nothing(tmp_path: Path) -> None:
+    add = {"content": "Kept through the signal, S-15."}
+    start = [
+        _request(1, "initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo=_CLIENT),
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+    ]
+    with _mcp_process(tmp_path, environment()) as process:
+        for message in [*start, _request(2, "tools/call", name="brain_memory_add", arguments=add)]:
+            _exchange(process, message)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    assert process.returncode == 0
+    search = _request(2, "tools/call", name="brain_memory_search", arguments={"query": "S-15"})
+    with _mcp_process(tmp_path, environment()) as process:
+        for message in start:
+            _exchange(process, message)
+        answer = _exchange(process, search)
+        process.communicate(timeout=60)
+    assert answer is not None
+    assert [hit["content"] for hit in answer["result"]["structuredContent"]["results"]] == [add["content"]]
+
+
+def test_a_second_server_is_refused_and_told_who_owns_the_directory(tmp_path: Path) -> None:
+    with serving_process(tmp_path) as owner:
+        command = [*BRAIN, "serve", "--data", str(tmp_path), "--port", "0"]
+        second = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=60)
+    assert second.returncode == 3
+    assert f"process {owner.pid}, at {owner.url}" in second.stderr
+
+
+def _listed(url: str, agent: str) -> list[str]:
+    answer = httpx.get(f"{url}/brain/memory", headers={"X-Brain-Agent": agent}).json()
+    return [memory["content"] for memory in answer["memories"]]
+
+
+_CLIENT = {"name": "test", "version": "1"}
+
+
+def _request(number: int, method: str, **params: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+
+
+def _mcp_process(data: Path, env: dict[str, str]) -> "subprocess.Popen[str]":
+    pipe = subprocess.PIPE
+    command = [*BRAIN, "mcp", "--data", str(data)]
+    return subprocess.Popen(command, env=env, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+
+def _exchange(process: "subprocess.Popen[str]", message: dict[str, Any]) -> dict[str, Any] | None:
+    """Send a line; for a request, read the one line that answers it, which must be JSON-RPC."""
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write(json.dumps(message) + "\n")
+    process.stdin.flush()
+    if "id" not in message:
+        return None
+    answer = json.loads(process.stdout.readline())
+    assert answer["jsonrpc"] == "2.0" and answer["id"] == message["id"]
+    return dict(answer)
