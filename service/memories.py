@@ -1,32 +1,22 @@
-"""The use cases of the brain view: get, add, search, list, count."""
+"""The use cases of the brain view that read: get, search, list, count."""
 
 import asyncio
 import base64
 import binascii
 import hashlib
-from dataclasses import replace
 from typing import Any
 
 import orjson
 
-from models import verbatim
-from models.answers import Added, Hit, Reply
-from models.authority import initial_confidence
-from models.draft import Draft
-from models.errors import BrainError, FieldError, InvalidArgument, MemoryForgotten, invalid
-from models.memory import Memory, State
-from models.provenance import MessageDetails
-from models.requests import AddBatch, AddMemory, GetMemory, GetStats, ListMemories, SearchMemories
+from models.answers import Hit, Reply
+from models.errors import invalid
+from models.requests import GetMemory, GetStats, ListMemories, SearchMemories
 from models.scope import Caller
 from service import recall
 from service.brain import Brain
 from service.fields import entity_tag, memory_details, memory_fields
 from service.ranking import Weights
-from service.validation import validate
-from stores.addition import Addition, Item, Once, Outcome, Refused, store_each, store_item
 from stores.listing import Listing
-from stores.words import analyze
-from stores.writer import Transaction
 
 
 async def get(brain: Brain, caller: Caller, request: GetMemory) -> Reply:
@@ -36,40 +26,6 @@ async def get(brain: Brain, caller: Caller, request: GetMemory) -> Reply:
     if "details" in request.include:
         body["details"] = memory_details(memory, now)
     return Reply(body, etag=entity_tag(memory, now))
-
-
-async def add(brain: Brain, caller: Caller, request: AddMemory) -> Reply:
-    [item] = await _items(brain, caller, [request])
-    addition = Addition(caller, "brain_memory_add", brain.fingerprint())
-    outcome: Outcome = await brain.write(lambda transaction: store_item(addition, transaction, item))
-    return Reply({**_added(brain, outcome)}, _status(outcome))
-
-
-async def add_batch(brain: Brain, caller: Caller, request: AddBatch) -> Reply:
-    checked = await asyncio.to_thread(_check_items, request)
-    good = [item for item in checked if isinstance(item, AddMemory)]
-    if request.atomic and len(good) < len(checked):
-        raise _first_refusal(checked)
-    made = iter(await _items(brain, caller, good))
-    items: list[Item | Refused] = [next(made) if isinstance(item, AddMemory) else item for item in checked]
-    addition = Addition(caller, "brain_memory_add", brain.fingerprint())
-    once = _once("brain_memory_add_batch", request)
-
-    def write(transaction: Transaction) -> tuple[list[dict[str, Any]], bool]:
-        before = None if once is None else once.recall(transaction, caller)
-        if before is not None:
-            return before, True
-        outcomes = store_each(addition, transaction, items)
-        if request.atomic and any(isinstance(outcome, Refused) for outcome in outcomes):
-            raise _first_refusal(outcomes)
-        kept = [_kept(outcome) for outcome in outcomes]
-        if once is not None:
-            once.keep(transaction, caller, kept)
-        return kept, False
-
-    kept, replayed = await brain.write(write)
-    results = await asyncio.to_thread(lambda: [_result(brain, caller, one) for one in kept])
-    return Reply({"results": results, **({"replayed": True} if replayed else {})})
 
 
 async def search(brain: Brain, caller: Caller, request: SearchMemories) -> Reply:
@@ -152,163 +108,6 @@ async def stats(brain: Brain, caller: Caller, request: GetStats) -> Reply:
         "last_rebuild": None,
     }
     return Reply(body)
-
-
-# Adding
-
-
-def _check_items(request: AddBatch) -> list[AddMemory | Refused]:
-    checked: list[AddMemory | Refused] = []
-    for item in request.items:
-        try:
-            checked.append(validate(AddMemory, item))
-        except InvalidArgument as error:
-            checked.append(Refused(error))
-    return checked
-
-
-async def _items(brain: Brain, caller: Caller, requests: list[AddMemory]) -> list[Item]:
-    """The requests as drafts, embedded all together."""
-    drafts = [_drafts(brain, caller, request) for request in requests]
-    made = iter(await brain.embed_documents([draft.memory.content for group in drafts for draft in group]))
-    return [
-        Item(
-            tuple(replace(draft, vectors=next(made)) for draft in group),
-            _once("brain_memory_add", request),
-        )
-        for group, request in zip(drafts, requests, strict=True)
-    ]
-
-
-def _drafts(brain: Brain, caller: Caller, request: AddMemory) -> list[Draft]:
-    if request.messages is None:
-        assert request.content is not None
-        kind = request.kind or "memory"
-        details = MessageDetails() if kind == "message" else None
-        return [
-            _draft(brain, caller, request, kind, request.content, request.actor, request.memory_at, details)
-        ]
-    return [
-        _draft(
-            brain,
-            caller,
-            request,
-            "message",
-            turn.content,
-            turn.actor,
-            turn.at,
-            MessageDetails(role=turn.role),
-        )
-        for turn in request.messages
-    ]
-
-
-def _draft(
-    brain: Brain,
-    caller: Caller,
-    request: AddMemory,
-    kind: Any,
-    content: str,
-    actor: str | None,
-    memory_at: int | None,
-    details: MessageDetails | None,
-) -> Draft:
-    derived = request.source_raw_memory_id is not None
-    state = State(
-        tags=tuple(request.tags),
-        custom=verbatim.dump(request.metadata),
-        evidence_ids=tuple(dict.fromkeys(request.evidence_ids)),
-        valid_from=request.valid_from,
-        valid_until=request.valid_until,
-        confidence=initial_confidence(
-            request.source_authority, "derived" if derived else "stated", request.confidence
-        ),
-        stated_confidence=request.confidence,
-        frame=request.frame,
-    )
-    memory = Memory(
-        memory_id=brain.new_id(brain.clock()),
-        partition=caller.home,
-        kind=kind,
-        layer=request.layer or ("l1_raw" if kind == "message" else "l2_fact"),
-        content=content,
-        source_authority=request.source_authority,
-        gmt_created=0,
-        seq=0,
-        number=0,
-        memory_at=memory_at,
-        actor=actor,
-        project=request.project,
-        session_id=request.session_id,
-        session_key=request.session_id,
-        session_position=request.session_position,
-        origin_id=request.origin_id,
-        source_raw_memory_id=request.source_raw_memory_id,
-        details=details,
-        state=state,
-    )
-    return Draft(memory, analyze(content, actor), None, request.on_duplicate)
-
-
-def _once(operation: str, request: AddMemory | AddBatch) -> Once | None:
-    if request.idempotency_key is None:
-        return None
-    return Once(operation, request.idempotency_key, request.model_dump(exclude={"idempotency_key"}))
-
-
-def _status(outcome: Outcome) -> int:
-    return 200 if outcome.deduplicated else 201
-
-
-def _added(brain: Brain, outcome: Outcome) -> Added:
-    found = brain.current(outcome.memory_ids[-1:])
-    if not found:
-        raise MemoryForgotten(f"Memory {outcome.memory_ids[-1]} was stored by this key and forgotten since.")
-    added: Added = {
-        "memory": memory_fields(found[0], "graph", brain.clock()),
-        "memory_ids": list(outcome.memory_ids),
-        "deduplicated": outcome.deduplicated,
-        "superseded": [],
-        "conflicts": [],
-        "indexed": outcome.indexed,
-    }
-    if outcome.replayed:
-        added["replayed"] = True
-    return added
-
-
-def _kept(outcome: Outcome | Refused) -> dict[str, Any]:
-    """An item's outcome as the idempotency row keeps it: no text."""
-    if isinstance(outcome, Refused):
-        return {"error": outcome.error.document(""), "status": outcome.error.status}
-    return {
-        "memory_ids": list(outcome.memory_ids),
-        "deduplicated": outcome.deduplicated,
-        "indexed": outcome.indexed,
-        "replayed": outcome.replayed,
-    }
-
-
-def _result(brain: Brain, caller: Caller, kept: dict[str, Any]) -> dict[str, Any]:
-    if "error" in kept:
-        return {"status": kept["status"], "error": {**kept["error"], "request_id": caller.request_id}}
-    outcome = Outcome(tuple(kept["memory_ids"]), kept["deduplicated"], kept["indexed"], kept["replayed"])
-    try:
-        return {"status": _status(outcome), **_added(brain, outcome)}
-    except BrainError as error:
-        return {"status": error.status, "error": error.document(caller.request_id)}
-
-
-def _first_refusal(outcomes: list[Any]) -> BrainError:
-    """What an atomic batch is refused with: the first item's error, its fields under `items[i]`."""
-    index, error = next((i, one.error) for i, one in enumerate(outcomes) if isinstance(one, Refused))
-    fields = tuple(FieldError(f"items[{index}].{e.field}", e.message) for e in error.errors)
-    return type(error)(
-        f"items[{index}]: {error.detail}", fields or (FieldError(f"items[{index}]", error.detail),)
-    )
-
-
-# Searching and listing
 
 
 def _hit(found: recall.Found, now: int, explain: bool) -> Hit:

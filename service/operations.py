@@ -8,7 +8,7 @@ from typing import Any, Generic, Literal
 from models import answers, requests
 from models.answers import Reply
 from models.scope import Caller
-from service import memories
+from service import additions, memories
 from service.brain import Brain
 from service.validation import In
 
@@ -92,7 +92,7 @@ OPERATIONS: tuple[Operation[Any], ...] = (
         right="write",
         annotations=ADDS,
         toolsets=CORE,
-        run=memories.add,
+        run=additions.add,
     ),
     Operation(
         name="brain_memory_add_batch",
@@ -111,7 +111,7 @@ OPERATIONS: tuple[Operation[Any], ...] = (
         right="write",
         annotations=ADDS,
         toolsets=BRAIN,
-        run=memories.add_batch,
+        run=additions.add_batch,
     ),
     Operation(
         name="brain_memory_search",

@@ -63,9 +63,10 @@ def without_actors(query: str, actors: Iterable[str]) -> str:
     subject: stripping them lifts dense R@10 on LoCoMo from .44 to .60. Words still match them."""
     folded = query.casefold()
     bare = query
-    for actor in actors:
-        if actor.casefold() in folded:
-            bare = re.sub(rf"\b{re.escape(actor)}\b(?:['’]s\b)?", " ", bare, flags=re.IGNORECASE)
+    # The longest first, so that `Ann` leaves no half of `Ann Lee`.
+    for actor in sorted((a for a in actors if a.casefold() in folded), key=lambda a: (-len(a), a)):
+        name = rf"(?<!\w){re.escape(actor)}(?!\w)(?:['’]s\b)?"
+        bare = re.sub(name, " ", bare, flags=re.IGNORECASE)
     bare = " ".join(bare.split())
     return bare if re.search(r"\w", bare) else query
 

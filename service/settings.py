@@ -63,7 +63,7 @@ class VectorStore(_Section):
 class Search(_Section):
     dense_weight: Weight = 0.5
     words_weight: Weight = 0.5
-    relevance_floor: Annotated[float, Field(ge=0, le=1)] = 0.25
+    relevance_floor: Annotated[float, Field(ge=0, le=1)] = 0.15
     inline_rows: NotNegative = 2000
 
 

@@ -1,26 +1,24 @@
 """The write of an add: what is judged and stored inside one savepoint of the ledger. In order:
 idempotency, lineage, duplicates, positions, then the rows."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from sqlalchemy import Table, delete, func, insert, select, update
+from sqlalchemy import func, select, update
 
-from models.draft import Draft, content_key, request_digest
-from models.errors import BrainError, Duplicate, IdempotencyKeyReused, PositionTaken, invalid
+from models.draft import Draft, content_key
+from models.errors import BrainError, Duplicate, PositionTaken, invalid
 from models.memory import Memory, State
 from models.scope import Caller
 from stores.changes import Change, Edge
+from stores.idempotency import Once
+from stores.inserts import insert_edges, insert_rows, insert_vectors, queue
 from stores.rows import memory_from, memory_values, select_memories, tag_values, version_values
-from stores.schema import edges, idempotency, memories, outbox, tags, tokens, vectors, versions
-from stores.vdb import shard_of
+from stores.schema import memories, tags, tokens, vectors, versions
 from stores.words import ANALYZER
 from stores.writer import Transaction
 
 MAX_TAGS = 64
-KEY_LIFETIME_MS = 7 * 24 * 3600 * 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,61 +28,6 @@ class Stored:
     memory_id: str
     duplicate: bool
     indexed: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Once:
-    """An idempotency key with the request that it stands for."""
-
-    operation: str
-    key: str
-    request: dict[str, Any]
-
-    def recall(self, transaction: Transaction, caller: Caller) -> Any:
-        """The outcome of an earlier run, or None. Raises IdempotencyKeyReused for another request."""
-        row = transaction.connection.execute(
-            select(idempotency.c.salt, idempotency.c.digest, idempotency.c.outcome).where(
-                *self._where(caller), idempotency.c.at >= transaction.now - KEY_LIFETIME_MS
-            )
-        ).first()
-        if row is None:
-            return None
-        if request_digest(row.salt, self.request) != row.digest:
-            raise IdempotencyKeyReused(
-                f"idempotency_key was first used with another body of {self.operation}."
-            )
-        return row.outcome
-
-    def keep(self, transaction: Transaction, caller: Caller, outcome: Any) -> None:
-        """Remember the outcome, and let those go that are past their lifetime."""
-        connection = transaction.connection
-        connection.execute(delete(idempotency).where(idempotency.c.at < transaction.now - KEY_LIFETIME_MS))
-        salt = os.urandom(16)
-        product, agent, user = caller.home
-        connection.execute(
-            insert(idempotency).values(
-                product=product,
-                agent=agent,
-                user=user,
-                operation=self.operation,
-                key=self.key,
-                salt=salt,
-                digest=request_digest(salt, self.request),
-                outcome=outcome,
-                at=transaction.now,
-            )
-        )
-
-    def _where(self, caller: Caller) -> tuple[Any, ...]:
-        product, agent, user = caller.home
-        table = idempotency.c
-        return (
-            table.product == product,
-            table.agent == agent,
-            table.user == user,
-            table.operation == self.operation,
-            table.key == self.key,
-        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -144,11 +87,11 @@ class Addition:
         current = (versions.c.memory_id == memory.memory_id) & versions.c.to_seq.is_(None)
         transaction.connection.execute(update(versions).where(current).values(to_seq=seq))
         changed = memory.with_state(memory.version + 1, state)
-        _insert(transaction, versions, [version_values(changed, seq, transaction.now)])
-        _insert(transaction, tags, tag_values(changed))
+        insert_rows(transaction, versions, [version_values(changed, seq, transaction.now)])
+        insert_rows(transaction, tags, tag_values(changed))
         added = tuple(id for id in state.evidence_ids if id not in memory.state.evidence_ids)
         links = tuple(Edge(id, "evidence_for", memory.memory_id) for id in added)
-        _insert_edges(transaction, links, seq)
+        insert_edges(transaction, links, seq)
         queue(transaction, changed, "index", seq)
         transaction.changes.append(Change(changed, edges=links))
 
@@ -159,13 +102,13 @@ class Addition:
             memory, seq=seq, gmt_created=transaction.now, number=_next_number(transaction, memory)
         )
         id = memory.memory_id
-        _insert(transaction, memories, [memory_values(memory, content_key(memory.content))])
-        _insert(transaction, versions, [version_values(memory, seq, transaction.now)])
-        _insert(transaction, tags, tag_values(memory))
+        insert_rows(transaction, memories, [memory_values(memory, content_key(memory.content))])
+        insert_rows(transaction, versions, [version_values(memory, seq, transaction.now)])
+        insert_rows(transaction, tags, tag_values(memory))
         terms = "\n".join(draft.terms)
-        _insert(transaction, tokens, [{"memory_id": id, "analyzer": ANALYZER, "terms": terms}])
+        insert_rows(transaction, tokens, [{"memory_id": id, "analyzer": ANALYZER, "terms": terms}])
         links = _lineage_edges(memory)
-        _insert_edges(transaction, links, seq)
+        insert_edges(transaction, links, seq)
         if draft.vectors is not None and self.fingerprint is not None:
             insert_vectors(transaction, id, self.fingerprint, draft.vectors)
         queue(transaction, memory, "embed" if draft.vectors is None else "index", seq)
@@ -249,33 +192,6 @@ def store_each(
     return results
 
 
-def insert_vectors(transaction: Transaction, memory_id: str, fingerprint: str, matrix: Any) -> None:
-    """Store the vectors (chunks, dimensions) of a memory."""
-    rows = [
-        {"memory_id": memory_id, "chunk": chunk, "fingerprint": fingerprint, "vector": vector.tobytes()}
-        for chunk, vector in enumerate(matrix.astype("<f4", copy=False))
-    ]
-    _insert(transaction, vectors, rows)
-
-
-def queue(transaction: Transaction, memory: Memory, task: str, seq: int) -> None:
-    """Leave a task for the applier. It replaces an older one of the same kind for the memory."""
-    transaction.connection.execute(
-        delete(outbox).where(outbox.c.memory_id == memory.memory_id, outbox.c.task == task)
-    )
-    row = {
-        "memory_id": memory.memory_id,
-        "task": task,
-        "seq": seq,
-        "shard": shard_of(*memory.partition.scope),
-        "state": "pending",
-        "attempts": 0,
-        "retry_at": 0,
-        "error": None,
-    }
-    _insert(transaction, outbox, [row])
-
-
 def _equal_memory(transaction: Transaction, memory: Memory) -> Memory | None:
     """The active memory that a new one would be a duplicate of."""
     query = select_memories().where(
@@ -342,26 +258,6 @@ def _has_vectors(transaction: Transaction, memory_id: str, fingerprint: str | No
         vectors.c.memory_id == memory_id, vectors.c.fingerprint == fingerprint
     )
     return transaction.connection.execute(query.limit(1)).first() is not None
-
-
-def _insert_edges(transaction: Transaction, links: Sequence[Edge], seq: int) -> None:
-    rows = [
-        {
-            "from_id": edge.from_id,
-            "type": edge.type,
-            "to_id": edge.to_id,
-            "from_seq": seq,
-            "to_seq": None,
-            "weight": edge.weight,
-        }
-        for edge in links
-    ]
-    _insert(transaction, edges, rows)
-
-
-def _insert(transaction: Transaction, table: Table, rows: list[dict[str, Any]]) -> None:
-    if rows:
-        transaction.connection.execute(insert(table), rows)
 
 
 def _union(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:

@@ -16,8 +16,8 @@ from sqlalchemy import and_, delete, func, select, update
 from models.errors import BrainError
 from models.memory import Memory
 from models.scope import Scope
-from stores.addition import insert_vectors, queue
 from stores.changes import Change, Floats
+from stores.inserts import insert_vectors, queue
 from stores.ledger import Ledger
 from stores.schema import memories, outbox
 from stores.vdb import Vdb, VdbRow, VdbUnavailable, scope_key

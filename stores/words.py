@@ -1,11 +1,12 @@
 """Words: how text becomes terms, and the inverted index of a partition in memory.
 
-Terms are casefolded Unicode words, stemmed by their script, without English stop words; Chinese,
-Japanese and Korean runs become single characters and pairs. Things written like identifiers
-(`ERR-4711`, `a-b`, `C:\\repo\\x.py`, a UUID) are kept whole as well, behind a `=`.
+Terms are words in NFKC, casefolded, stemmed by their script, without English stop words; Chinese, Japanese
+and Korean runs become single characters and pairs. Things written like identifiers (`ERR-4711`, `a-b`,
+`C:\\repo\\x.py`, a UUID) are kept whole as well, behind a `=`.
 """
 
 import re
+import unicodedata
 from array import array
 from collections import Counter
 from functools import lru_cache
@@ -14,7 +15,7 @@ import numpy as np
 import snowballstemmer
 from numpy.typing import NDArray
 
-ANALYZER = "words-1"
+ANALYZER = "words-2"
 """Stored beside the terms. Change it whenever `analyze` gives other terms for the same text."""
 
 _STOP = frozenset(
@@ -25,14 +26,22 @@ _STOP = frozenset(
     too s t re ve ll d m don""".split()
 )
 _IDEOGRAPHS = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
-_WORD = re.compile(rf"[{_IDEOGRAPHS}]+|[^\W_{_IDEOGRAPHS}]+(?:\+\+|#(?!\w))?")
+# What `\w` leaves out and yet stands inside words: combining accents, and vowel signs of India's scripts.
+_MARKS = "\u0300-\u036f\u0900-\u0903\u093a-\u094f\u0951-\u0957\u0962\u0963\u0980-\u0dff"
+_LETTER = rf"(?:[^\W_{_IDEOGRAPHS}]|[{_MARKS}])"
+_WORD = re.compile(rf"[{_IDEOGRAPHS}]+|{_LETTER}+(?:\+\+|#(?!\w))?")
 _IDEOGRAPHIC = re.compile(rf"[{_IDEOGRAPHS}]")
+_POINTS = re.compile("[\u0610-\u061a\u0640\u064b-\u065f\u0670]")  # of Arabic; mostly left out in writing
 _WRAPPING = "\"'`“”‘’«»()[]{}<>,;:!?…。、，！？；：.*"
+# An identifier may also stand in a list, in `code=ERR-4711`, or in a script that sets no spaces.
+_APART = re.compile(rf"[\"'`“”‘’«»()\[\]{{}}<>,;=|。、，！？；：「」（）【】《》{_IDEOGRAPHS}]+")
 _INSIDE = re.compile(r"\w[-_./\\:@#+~$%=&]+\w|[A-Za-z]\d|\d[A-Za-z]")
+_ABBREVIATION = re.compile(r"(?:[^\W\d_]\.)+[^\W\d_]")  # e.g, U.S: the last dot is stripped already
 _STEMMERS = {
     "latin": snowballstemmer.stemmer("english"),
     "cyrillic": snowballstemmer.stemmer("russian"),
     "arabic": snowballstemmer.stemmer("arabic"),
+    "devanagari": snowballstemmer.stemmer("hindi"),
 }
 
 
@@ -49,19 +58,24 @@ def query_terms(query: str) -> tuple[str, ...]:
 
 def identifiers(text: str) -> tuple[str, ...]:
     """What is written like an identifier, casefolded: has a digit between letters, or punctuation inside."""
-    names = (piece.strip(_WRAPPING) for piece in text.split())
-    found = (name.casefold() for name in names if _INSIDE.search(name) and len(name) <= 256)
-    return tuple(dict.fromkeys(found))
+    pieces = [part for piece in text.split() for part in (piece, *_APART.split(piece))]
+    names = dict.fromkeys(piece.strip(_WRAPPING) for piece in pieces)
+    found = (_folded(name) for name in names if len(name) <= 256 and _INSIDE.search(name))
+    return tuple(dict.fromkeys(name for name in found if not _ABBREVIATION.fullmatch(name)))
 
 
 def is_code(name: str) -> bool:
-    """Whether an identifier is more than words with hyphens between them, as in `well-known`."""
-    return not name.removeprefix("=").replace("-", "").isalpha()
+    """Whether an identifier is one wherever it stands: `ERR-4711`, unlike `well-known` or `and/or`."""
+    return any(character.isdigit() for character in name)
+
+
+def _folded(text: str) -> str:
+    return _POINTS.sub("", unicodedata.normalize("NFKC", text).casefold())
 
 
 def _words(text: str) -> list[str]:
     terms: list[str] = []
-    for run in _WORD.findall(text.casefold()):
+    for run in _WORD.findall(_folded(text)):
         if _IDEOGRAPHIC.match(run):
             terms += run
             terms += [run[i : i + 2] for i in range(len(run) - 1)]
@@ -78,7 +92,11 @@ def _stem(word: str) -> str:
         script = "cyrillic"
     elif "\u0600" <= first <= "\u06ff":
         script = "arabic"
-    return str(_STEMMERS[script].stemWord(word)) if word.isalpha() else word
+    elif "\u0900" <= first <= "\u097f":
+        script = "devanagari"
+    elif not word.isalpha():
+        return word  # 4711, c++, 3rd
+    return str(_STEMMERS[script].stemWord(word))
 
 
 class WordIndex:

@@ -1,0 +1,70 @@
+"""A writing request with an idempotency key runs once: its outcome is kept for seven days."""
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import delete, insert, select
+
+from models.draft import request_digest
+from models.errors import IdempotencyKeyReused
+from models.scope import Caller
+from stores.schema import idempotency
+from stores.writer import Transaction
+
+KEY_LIFETIME_MS = 7 * 24 * 3600 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """An idempotency key with the request that it stands for."""
+
+    operation: str
+    key: str
+    request: dict[str, Any]
+
+    def recall(self, transaction: Transaction, caller: Caller) -> Any:
+        """The outcome of an earlier run, or None. Raises IdempotencyKeyReused for another request."""
+        row = transaction.connection.execute(
+            select(idempotency.c.salt, idempotency.c.digest, idempotency.c.outcome).where(
+                *self._where(caller), idempotency.c.at >= transaction.now - KEY_LIFETIME_MS
+            )
+        ).first()
+        if row is None:
+            return None
+        if request_digest(row.salt, self.request) != row.digest:
+            raise IdempotencyKeyReused(
+                f"idempotency_key was first used with another body of {self.operation}."
+            )
+        return row.outcome
+
+    def keep(self, transaction: Transaction, caller: Caller, outcome: Any) -> None:
+        """Remember the outcome, and let those go that are past their lifetime."""
+        connection = transaction.connection
+        connection.execute(delete(idempotency).where(idempotency.c.at < transaction.now - KEY_LIFETIME_MS))
+        salt = os.urandom(16)
+        product, agent, user = caller.home
+        connection.execute(
+            insert(idempotency).values(
+                product=product,
+                agent=agent,
+                user=user,
+                operation=self.operation,
+                key=self.key,
+                salt=salt,
+                digest=request_digest(salt, self.request),
+                outcome=outcome,
+                at=transaction.now,
+            )
+        )
+
+    def _where(self, caller: Caller) -> tuple[Any, ...]:
+        product, agent, user = caller.home
+        table = idempotency.c
+        return (
+            table.product == product,
+            table.agent == agent,
+            table.user == user,
+            table.operation == self.operation,
+            table.key == self.key,
+        )
