@@ -1,9 +1,9 @@
 """What may be asked: one model for each operation. Unknown arguments are refused; nothing is coerced,
 except the texts of a query string. Times are epoch milliseconds, UTC."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
 from models import verbatim
 from models.authority import Authority
@@ -58,6 +58,9 @@ class Request(BaseModel):
     """Base of every input: closed, strict, frozen."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    # Arguments whose parts are judged one by one by the use case, and answer for themselves.
+    each_for_itself: ClassVar[frozenset[str]] = frozenset()
 
 
 class GetMemory(Request):
@@ -163,8 +166,10 @@ class AddMemory(Request):
 
 
 class AddBatch(Request):
+    each_for_itself = frozenset({"items"})
+
     items: Annotated[
-        list[dict[str, Any]],
+        list[Annotated[Any, WithJsonSchema({"type": "object", "additionalProperties": True})]],
         Field(
             min_length=1,
             max_length=MAX_BATCH,

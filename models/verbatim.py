@@ -33,7 +33,11 @@ def parse(body: bytes) -> Any:
     """The value of a JSON text. Raises BadJson. Call `check` before anything is done with it."""
     try:
         return json.loads(
-            body.decode("utf-8"), object_pairs_hook=_object, parse_float=Number, parse_constant=_refuse
+            body.decode("utf-8"),
+            object_pairs_hook=_object,
+            parse_float=Number,
+            parse_int=_integer,
+            parse_constant=_refuse,
         )
     except UnicodeDecodeError as error:
         raise BadJson(f"The body is not UTF-8: byte {error.start}.") from error
@@ -48,9 +52,10 @@ def dump(value: Any) -> str:
     return orjson.dumps(value, default=digits).decode()
 
 
-def check(value: Any, path: str = "", depth: int = 0) -> None:
+def check(value: Any, path: str = "", depth: int = 0, *, skip: frozenset[str] = frozenset()) -> None:
     """Refuse, by its path, what can't be kept verbatim: a NUL or half a surrogate pair in a text, an
-    integer outside int64, a number that is not finite, a repeated key, nesting over 64 levels."""
+    integer outside int64, a number that is not finite, a repeated key, nesting over 64 levels. What stands
+    under the keys of `skip` is not looked at."""
     where = path or "body"
     if isinstance(value, str):
         _check_text(value, where)
@@ -69,7 +74,8 @@ def check(value: Any, path: str = "", depth: int = 0) -> None:
             raise invalid(f"{path}.{value.key}" if path else value.key, "the key stands twice")
         for key, item in value.items():
             _check_text(key, where)
-            check(item, f"{path}.{key}" if path else key, depth + 1)
+            if key not in skip:
+                check(item, f"{path}.{key}" if path else key, depth + 1)
     elif isinstance(value, list):
         for index, item in enumerate(value):
             check(item, f"{path}[{index}]", depth + 1)
@@ -92,6 +98,10 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     repeated = Repeated(made)
     repeated.key = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
     return repeated
+
+
+def _integer(text: str) -> int | Number:
+    return Number(text) if text == "-0" else int(text)  # an int has no negative zero
 
 
 def _refuse(constant: str) -> NoReturn:

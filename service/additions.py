@@ -37,7 +37,12 @@ async def add_batch(brain: Brain, caller: Caller, request: AddBatch) -> Reply:
     made = iter(await _items(brain, caller, good))
     items: list[Item | Refused] = [next(made) if isinstance(item, AddMemory) else item for item in checked]
     addition = Addition(caller, "brain_memory_add", brain.fingerprint())
-    once = _once("brain_memory_add_batch", request)
+    # A refused item may hold what JSON can't say; its Python text tells it apart as well.
+    same = [
+        item if isinstance(ok, AddMemory) else repr(item)
+        for item, ok in zip(request.items, checked, strict=True)
+    ]
+    once = _once("brain_memory_add_batch", request.idempotency_key, {"items": same, "atomic": request.atomic})
 
     def write(transaction: Transaction) -> tuple[list[dict[str, Any]], bool]:
         before = None if once is None else once.recall(transaction, caller)
@@ -73,7 +78,9 @@ async def _items(brain: Brain, caller: Caller, requests: list[AddMemory]) -> lis
     return [
         Item(
             tuple(replace(draft, vectors=next(made)) for draft in group),
-            _once("brain_memory_add", request),
+            _once(
+                "brain_memory_add", request.idempotency_key, request.model_dump(exclude={"idempotency_key"})
+            ),
         )
         for group, request in zip(drafts, requests, strict=True)
     ]
@@ -149,10 +156,8 @@ def _draft(
     return Draft(memory, analyze(content, actor), None, request.on_duplicate)
 
 
-def _once(operation: str, request: AddMemory | AddBatch) -> Once | None:
-    if request.idempotency_key is None:
-        return None
-    return Once(operation, request.idempotency_key, request.model_dump(exclude={"idempotency_key"}))
+def _once(operation: str, key: str | None, request: dict[str, Any]) -> Once | None:
+    return None if key is None else Once(operation, key, request)
 
 
 def _status(outcome: Outcome) -> int:

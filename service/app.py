@@ -99,33 +99,33 @@ async def serving(settings: Settings, *, port: int, brain: Brain | None = None) 
     Gives where it listens; ends with every acknowledged write on disk."""
     brain = brain or build_brain(settings)
     token = secrets.token_urlsafe(32)
-    listening = _listen(settings.server.host, port)
-    host, bound = listening.getsockname()[:2]
-    server = _Server(
-        uvicorn.Config(
-            build_app(brain, token),
-            loop="uvloop",
-            http="httptools",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            timeout_keep_alive=settings.server.keep_alive_s,
-            timeout_graceful_shutdown=settings.server.shutdown_s,
+    with _listen(settings.server.host, port) as listening:
+        host, bound = listening.getsockname()[:2]
+        server = _Server(
+            uvicorn.Config(
+                build_app(brain, token),
+                loop="uvloop",
+                http="httptools",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                timeout_keep_alive=settings.server.keep_alive_s,
+                timeout_graceful_shutdown=settings.server.shutdown_s,
+            )
         )
-    )
-    await brain.start()
-    task = asyncio.create_task(server.serve(sockets=[listening]))
-    try:
-        while not server.started:
-            if task.done():
-                raise RuntimeError("the HTTP server ended at its start") from task.exception()
-            await asyncio.sleep(0.01)
-        shown = f"[{host}]" if ":" in host else host
-        yield Owner(os.getpid(), f"http://{shown}:{bound}", token)
-    finally:
-        server.should_exit = True
-        await asyncio.gather(task, return_exceptions=True)
-        await brain.close()
+        await brain.start()
+        task = asyncio.create_task(server.serve(sockets=[listening]))
+        try:
+            while not server.started:
+                if task.done():
+                    raise RuntimeError("the HTTP server ended at its start") from task.exception()
+                await asyncio.sleep(0.01)
+            shown = f"[{host}]" if ":" in host else host
+            yield Owner(os.getpid(), f"http://{shown}:{bound}", token)
+        finally:
+            server.should_exit = True
+            await asyncio.gather(task, return_exceptions=True)
+            await brain.close()
 
 
 async def serve(settings: Settings, *, brain: Brain | None = None) -> None:

@@ -2,7 +2,8 @@
 
 import asyncio
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from typing import Any, Literal
 
 import numpy as np
@@ -11,7 +12,7 @@ import structlog
 
 from models.embedder import Embedder
 from models.embedding import EmbeddingError
-from models.errors import MemoryForgotten, MemoryNotFound
+from models.errors import MemoryForgotten, MemoryNotFound, StoreUnavailable
 from models.layers import HIDDEN
 from models.memory import Memory
 from models.scope import Caller, Partition, Scope
@@ -30,11 +31,13 @@ log = structlog.get_logger()
 Source = Literal["vdb", "graph"]
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 _FINGERPRINT = "embedding.fingerprint"
+PROBE = "warm up"
 TEXTS_AT_ONCE = 16  # what the embedder does in about the time that `write.embed_wait_ms` is meant for one
 
 
 class Brain:
-    """Lives on one event loop. `clock` gives epoch ms, `new_id` a memory id for such a time."""
+    """Lives on one event loop. `clock` gives epoch ms, `new_id` a memory id for such a time, `sleep` waits
+    seconds."""
 
     def __init__(
         self,
@@ -43,6 +46,7 @@ class Brain:
         embedder: Embedder,
         clock: Callable[[], int],
         new_id: Callable[[int], str],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ):
         self.settings = settings
         self.vdb = vdb
@@ -51,35 +55,45 @@ class Brain:
         self.new_id = new_id
         self._fingerprint: str | None = None  # of the vectors that the ledger holds
         self._users: dict[Scope, set[str]] = {}
+        self._reading_users: dict[Scope, asyncio.Task[set[str]]] = {}
+        self._sleep = sleep
         self._watch: asyncio.Task[None] | None = None
         self._publisher = Publisher(self._publish, self._published)
         self.ledger = Ledger(settings.data_directory / "ledger.sqlite3", clock, self._publisher)
         self.residents = Residents(
             self.ledger, lambda: self._fingerprint, settings.resident.budget_mb * 1_000_000
         )
-        self.applier = Applier(self.ledger, vdb, self._embed_document, self.fingerprint, shard_name, clock)
+        self.applier = Applier(
+            self.ledger, vdb, self._embed_document, self.fingerprint, shard_name, clock, sleep
+        )
 
     async def start(self) -> None:
-        """Open the ledger; everything else comes up behind it. Reads by id work when this returns."""
-        self._publisher.start()
-        await asyncio.to_thread(self.ledger.open)
-        self._fingerprint = self.ledger.setting(_FINGERPRINT)
-        self.vdb.start()
-        self.embedder.start()
-        self.applier.start()
-        self._watch = asyncio.create_task(self._await_model())
+        """Open the ledger; everything else comes up behind it. Reads by id work when this returns. A start
+        that fails leaves nothing behind."""
+        try:
+            self._publisher.start()
+            await asyncio.to_thread(self.ledger.open)
+            self._fingerprint = self.ledger.setting(_FINGERPRINT)
+            self.vdb.start()
+            self.embedder.start()
+            self.applier.start()
+            self._watch = asyncio.create_task(self._await_model())
+        except BaseException:
+            await self.close()
+            raise
 
     async def close(self) -> None:
-        """Stop, with every acknowledged write on disk."""
+        """Stop, with every acknowledged write on disk. Whatever fails to close, the rest is closed."""
         if self._watch is not None:
             self._watch.cancel()
-        await self.applier.close()
-        await asyncio.to_thread(self.embedder.close)
-        await asyncio.to_thread(self.ledger.stop_writing)
-        await self._publisher.close()
-        await self.residents.close()
-        await self.vdb.close()
-        await asyncio.to_thread(self.ledger.close)
+        async with AsyncExitStack() as last_first:
+            last_first.push_async_callback(asyncio.to_thread, self.ledger.close)
+            last_first.push_async_callback(self.vdb.close)
+            last_first.push_async_callback(self.residents.close)
+            last_first.push_async_callback(self._publisher.close)
+            last_first.push_async_callback(asyncio.to_thread, self.ledger.stop_writing)
+            last_first.push_async_callback(asyncio.to_thread, self.embedder.close)
+            last_first.push_async_callback(self.applier.close)
 
     # Writing
 
@@ -126,14 +140,27 @@ class Brain:
         """Every partition that the caller reads, loaded."""
         if caller.user is not None:
             return [await self.residents.load(caller.home)]
-        users = self._users.get(caller.scope)
-        if users is None:
-            # Set before the query: a user who is published meanwhile is added to it.
-            users = self._users[caller.scope] = set()
-            users |= set(await asyncio.to_thread(self.ledger.users, caller.scope))
-            if not users:
-                self._users.pop(caller.scope, None)  # names that nobody ever wrote to take no room
+        users = await self._users_of(caller.scope)
         return [await self.residents.load(Partition(*caller.scope, user)) for user in sorted(users)]
+
+    async def _users_of(self, scope: Scope) -> set[str]:
+        """Every user who has a memory in the scope. Those who ask at once wait for one query."""
+        reading = self._reading_users.get(scope)
+        if reading is None:
+            reading = self._reading_users[scope] = asyncio.create_task(self._read_users(scope))
+        return await asyncio.shield(reading)
+
+    async def _read_users(self, scope: Scope) -> set[str]:
+        # Set before the query: a user who is published meanwhile is added to it.
+        users = self._users[scope] = set()
+        found: list[str] = []
+        try:
+            found = await asyncio.to_thread(self.ledger.users, scope)
+        finally:
+            if not found:  # names that nobody ever wrote to take no room; after a fault the next asks again
+                del self._users[scope], self._reading_users[scope]
+        users.update(found)
+        return users
 
     async def _read_vdb(self, memory_id: str, stamp: Stamp) -> Memory | None:
         """Chroma's copy, if it comes in time and is of the ledger's version."""
@@ -201,23 +228,43 @@ class Brain:
         try:
             encodings = await asyncio.wrap_future(self.embedder.embed_document(text))
         except EmbeddingError as fault:
-            raise CannotEmbed(str(fault), whole=self.embedder.state != "ready") from fault
+            raise CannotEmbed(str(fault), whole=not await self._embeds()) from fault
         return np.stack([encoding.vector for encoding in encodings])
+
+    async def _embeds(self) -> bool:
+        """Whether the model embeds anything at all."""
+        try:
+            await asyncio.wrap_future(self.embedder.embed_query(PROBE))
+        except EmbeddingError:
+            return False
+        return True
 
     async def _await_model(self) -> None:
         """When the model is there, take its fingerprint for a ledger that has no vectors yet."""
         try:
-            await asyncio.wrap_future(self.embedder.embed_query("warm up"))
+            await asyncio.wrap_future(self.embedder.embed_query(PROBE))
         except EmbeddingError as fault:
             log.error("no search by meaning", fault=str(fault))
-            return
-        encoder = self.embedder.encoder
-        unbound = self._fingerprint is None or not await asyncio.to_thread(self.ledger.has_vectors)
-        if unbound and encoder is not None:
-            await asyncio.wrap_future(self.ledger.put_setting(_FINGERPRINT, encoder.fingerprint))
-            self._fingerprint = encoder.fingerprint
+            if self.embedder.encoder is None:
+                return  # else it is this text's fault, or will pass: its vectors count from now on
+        while not await self._bound():
+            await self._sleep(1)
         log.info("embedding model ready", problem=self.not_embedding())
         self.applier.wake()
+
+    async def _bound(self) -> bool:
+        """Give a ledger that has no vectors yet the model's fingerprint. False when the ledger can't take it
+        now: without it nothing could ever be found by meaning."""
+        encoder = self.embedder.encoder
+        try:
+            unbound = self._fingerprint is None or not await asyncio.to_thread(self.ledger.has_vectors)
+            if unbound and encoder is not None:
+                await asyncio.wrap_future(self.ledger.put_setting(_FINGERPRINT, encoder.fingerprint))
+                self._fingerprint = encoder.fingerprint
+        except StoreUnavailable as fault:
+            log.warning("the ledger does not take the model's fingerprint", fault=str(fault))
+            return False
+        return True
 
 
 def shard_name(shard: int) -> str:

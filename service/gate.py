@@ -56,6 +56,8 @@ class Gate:
             await send(message)
 
         try:
+            if len(headers) < len(scope["headers"]):
+                _refuse_repeated(scope["headers"])
             if scope["path"] != "/mcp":  # there the SDK refuses it, in the protocol's own way
                 _refuse_foreign(headers)
             state["caller"] = self._caller(headers, request_id)
@@ -76,6 +78,14 @@ class Gate:
                 )
         agent = _name(headers, b"x-brain-agent") or "default"
         return Caller(Tenant(PRODUCT, agent), _name(headers, b"x-brain-user"), ALL_RIGHTS, request_id)
+
+
+def _refuse_repeated(headers: list[tuple[bytes, bytes]]) -> None:
+    """Who calls must not depend on which of two headers somebody reads."""
+    names = [name for name, _ in headers]
+    for name in (b"host", b"origin", b"authorization", b"x-brain-agent", b"x-brain-user"):
+        if names.count(name) > 1:
+            raise invalid(name.decode().title(), "is given twice")
 
 
 def _refuse_foreign(headers: dict[bytes, bytes]) -> None:

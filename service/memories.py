@@ -132,7 +132,9 @@ def _read_cursor(cursor: str | None, listing: Listing) -> int | None:
         seq, filters = orjson.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     except (ValueError, binascii.Error, TypeError):
         raise invalid("cursor", "is not one of ours; start again without it") from None
-    if not isinstance(seq, int) or filters != _filters(listing):
+    if type(seq) is not int or not 0 <= seq < 2**63:
+        raise invalid("cursor", "is not one of ours; start again without it")
+    if filters != _filters(listing):
         raise invalid("cursor", "belongs to another list; keep the filters, or start again without it")
     return seq
 

@@ -1,9 +1,12 @@
 """Counters for the operator. Labels name operations and statuses, never tenants or texts."""
 
+from contextlib import suppress
+
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from models.errors import StoreUnavailable
 from service.brain import Brain
 
 BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
@@ -46,16 +49,17 @@ class _Gauges(Collector):
 
     def collect(self) -> list[GaugeMetricFamily]:
         brain = self._brain
-        values = {
+        values: dict[str, tuple[str, float]] = {
             "brain_resident_partitions": ("Partitions in memory", len(brain.residents)),
             "brain_resident_bytes": (
                 "Estimated bytes of the partitions in memory",
                 brain.residents.size_bytes,
             ),
-            "brain_index_lag": ("Memories that Chroma has not caught up with", brain.applier.lag()),
             "brain_embedding_queue": ("Texts waiting for the model", brain.embedder.queue_length),
             "brain_vdb_available": ("1 while Chroma answers", int(brain.vdb.available)),
         }
+        with suppress(StoreUnavailable):  # then most of all the other metrics are wanted
+            values["brain_index_lag"] = ("Memories that Chroma has not caught up with", brain.applier.lag())
         return [GaugeMetricFamily(name, text, value=value) for name, (text, value) in values.items()]
 
     def describe(self) -> list[GaugeMetricFamily]:

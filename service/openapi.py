@@ -30,14 +30,20 @@ _PROBLEM = {
         },
     },
 }
-_HEADERS = [
-    {
+
+
+def _header(name: str, description: str, longest: int = 128) -> dict[str, Any]:
+    return {
         "name": name,
         "in": "header",
         "required": False,
-        "description": text,
-        "schema": {"type": "string", "minLength": 1, "maxLength": 128},
+        "description": description,
+        "schema": {"type": "string", "minLength": 1, "maxLength": longest},
     }
+
+
+_HEADERS = [
+    _header(name, text)
     for name, text in (
         ("X-Brain-Agent", "The agent of the scope; `default` without it."),
         (
@@ -47,6 +53,7 @@ _HEADERS = [
         ("X-Request-Id", "Echoed in the answer; letters, digits, `.`, `_` and `-`."),
     )
 ]
+_KEY = _header("Idempotency-Key", "Another way to give `idempotency_key`.", 256)
 
 
 def openapi_document() -> dict[str, Any]:
@@ -60,6 +67,7 @@ def openapi_document() -> dict[str, Any]:
         ("/metrics", "Prometheus metrics"),
     ):
         paths[path] = {"get": {"summary": summary, "responses": {"200": {"description": summary}}}}
+    paths["/readyz"]["get"]["responses"]["503"] = {"description": "Reads by id can't be served"}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -80,7 +88,11 @@ def _operation(operation: Operation[Any]) -> dict[str, Any]:
         "operationId": operation.name,
         "summary": operation.title,
         "description": operation.description,
-        "parameters": [*_parameters(schema, in_path, operation.route.method), *_HEADERS],
+        "parameters": [
+            *_parameters(schema, in_path, operation.route.method),
+            *_HEADERS,
+            *([_KEY] if "idempotency_key" in schema["properties"] else []),
+        ],
         "responses": {
             str(operation.route.status): _json("Success", output_schema(operation)),
             **{
@@ -92,6 +104,8 @@ def _operation(operation: Operation[Any]) -> dict[str, Any]:
     if operation.route.method != "GET":
         described["requestBody"] = {"required": True, **_json("Arguments", _without(schema, in_path))}
         described["requestBody"].pop("description")
+    if operation.name == "brain_memory_get":
+        described["responses"]["304"] = {"description": "If-None-Match names the present ETag"}
     if operation.name == "brain_memory_add":
         described["responses"]["200"] = _json("United with an equal memory", output_schema(operation))
     return described

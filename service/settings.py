@@ -63,7 +63,7 @@ class VectorStore(_Section):
 class Search(_Section):
     dense_weight: Weight = 0.5
     words_weight: Weight = 0.5
-    relevance_floor: Annotated[float, Field(ge=0, le=1)] = 0.15
+    relevance_floor: Annotated[float, Field(ge=0, le=1)] = 0.13
     inline_rows: NotNegative = 2000
 
 
@@ -101,7 +101,7 @@ def load(
     named = config or (Path(environment["BRAIN_CONFIG"]) if environment.get("BRAIN_CONFIG") else None)
     values = _from_file(named or DEFAULT_CONFIG, must_exist=named is not None)
     for name, text in _from_environment(environment).items():
-        _put(values, name, _scalar(text))
+        _put(values, name, _from_text(name, text))
     for name, value in (flags or {}).items():
         if value is not None:
             _put(values, name, value)
@@ -125,13 +125,15 @@ def _from_file(path: Path, *, must_exist: bool) -> dict[str, Any]:
         return {}
     except OSError as error:
         raise SettingsError(f"{path} can't be read: {error.strerror}.") from None
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path} is not UTF-8: byte {error.start}.") from None
     try:
         values = yaml.safe_load(text) or {}
     except yaml.YAMLError as error:
         raise SettingsError(f"{path} is not YAML: {error}") from None
     if not isinstance(values, dict):
         raise SettingsError(f"{path} must hold sections, like `server:`.")
-    return values
+    return {section: keys for section, keys in values.items() if keys is not None}  # all commented out
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
@@ -141,7 +143,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
         if variable.startswith(PREFIX) and variable not in CALLER_VARIABLES:
             if variable not in known:
                 raise SettingsError(
-                    f"Unknown variable {variable}{_near(variable, [*known, *CALLER_VARIABLES])}."
+                    f"Unknown variable {variable}{_near(variable, [*known, *CALLER_VARIABLES])}"
                 )
             found[known[variable]] = environment[variable]
     return found
@@ -154,8 +156,11 @@ def _put(values: dict[str, Any], name: str, value: Any) -> None:
         block[key] = value
 
 
-def _scalar(text: str) -> Any:
-    """A variable's text as YAML would read it, so that lists and numbers can be given."""
+def _from_text(name: str, text: str) -> Any:
+    """A variable's text: as it is for a setting that is a text, else as YAML would read it."""
+    section, key = name.split(".")
+    if isinstance(getattr(getattr(Settings(), section), key), str):
+        return text
     try:
         return yaml.safe_load(text) if text.strip() else text
     except yaml.YAMLError:

@@ -19,7 +19,7 @@ def validate(model: type[In], arguments: Any, *, texts: bool = False) -> In:
     """The typed request, or InvalidArgument that names each field and what to do about it."""
     if not isinstance(arguments, dict):
         raise invalid("body", "must be a JSON object")
-    verbatim.check(arguments)
+    verbatim.check(arguments, skip=model.each_for_itself)
     try:
         return model.model_validate(arguments, strict=not texts)
     except ValidationError as error:

@@ -1,10 +1,12 @@
 """The write of an add: what is judged and stored inside one savepoint of the ledger. In order:
 idempotency, lineage, duplicates, positions, then the rows."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from typing import Any
 
-from sqlalchemy import func, select, update
+from sqlalchemy import and_, bindparam, func, select, update
 
 from models.draft import Draft, content_key
 from models.errors import BrainError, Duplicate, PositionTaken, invalid
@@ -12,13 +14,30 @@ from models.memory import Memory, State
 from models.scope import Caller
 from stores.changes import Change, Edge
 from stores.idempotency import Once
-from stores.inserts import insert_edges, insert_rows, insert_vectors, queue
+from stores.inserts import insert_edges, insert_vectors, queue, requeue
 from stores.rows import memory_from, memory_values, select_memories, tag_values, version_values
 from stores.schema import memories, tags, tokens, vectors, versions
 from stores.words import ANALYZER
 from stores.writer import Transaction
 
 MAX_TAGS = 64
+
+# Built once: to build a statement costs more than to run it. Unordered, so that SQLite takes the index of
+# the contents rather than walk a whole partition in order.
+_IN_PARTITION = and_(
+    memories.c.product == bindparam("product"),
+    memories.c.agent == bindparam("agent"),
+    memories.c.user == bindparam("user"),
+)
+_WITH_CONTENT = select_memories().where(_IN_PARTITION, memories.c.content_key == bindparam("content_key"))
+_IN_SESSION = _IN_PARTITION & (memories.c.session_key == bindparam("session_key"))
+_LAST_POSITION = select(func.max(memories.c.session_position)).where(_IN_SESSION)
+_SEAT = select(memories.c.memory_id).where(_IN_SESSION, memories.c.session_position == bindparam("position"))
+_LAST_NUMBER = select(func.max(memories.c.number)).where(
+    memories.c.product == bindparam("product"),
+    memories.c.agent == bindparam("agent"),
+    memories.c.kind == bindparam("kind"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +73,7 @@ class Addition:
         if memory.source_raw_memory_id is not None:
             named["source_raw_memory_id"] = memory.source_raw_memory_id
         for field, memory_id in named.items():
-            row = transaction.connection.execute(
-                select_memories().where(memories.c.memory_id == memory_id)
-            ).first()
+            row = transaction.execute(select_memories().where(memories.c.memory_id == memory_id)).first()
             found = None if row is None else memory_from(row)
             if found is None or found.hidden or not self.caller.reaches(found.partition):
                 raise invalid(field, "names no memory in reach")
@@ -85,14 +102,14 @@ class Addition:
         """Store a new version of a memory with another state."""
         seq = self._event(transaction, memory, fields)
         current = (versions.c.memory_id == memory.memory_id) & versions.c.to_seq.is_(None)
-        transaction.connection.execute(update(versions).where(current).values(to_seq=seq))
+        transaction.execute(update(versions).where(current).values(to_seq=seq))
         changed = memory.with_state(memory.version + 1, state)
-        insert_rows(transaction, versions, [version_values(changed, seq, transaction.now)])
-        insert_rows(transaction, tags, tag_values(changed))
+        transaction.insert(versions, [version_values(changed, seq, transaction.now)])
+        transaction.insert(tags, tag_values(changed))
         added = tuple(id for id in state.evidence_ids if id not in memory.state.evidence_ids)
         links = tuple(Edge(id, "evidence_for", memory.memory_id) for id in added)
         insert_edges(transaction, links, seq)
-        queue(transaction, changed, "index", seq)
+        requeue(transaction, changed, "index", seq)
         transaction.changes.append(Change(changed, edges=links))
 
     def _insert(self, transaction: Transaction, draft: Draft) -> Stored:
@@ -102,11 +119,11 @@ class Addition:
             memory, seq=seq, gmt_created=transaction.now, number=_next_number(transaction, memory)
         )
         id = memory.memory_id
-        insert_rows(transaction, memories, [memory_values(memory, content_key(memory.content))])
-        insert_rows(transaction, versions, [version_values(memory, seq, transaction.now)])
-        insert_rows(transaction, tags, tag_values(memory))
+        transaction.insert(memories, [memory_values(memory, content_key(memory.content))])
+        transaction.insert(versions, [version_values(memory, seq, transaction.now)])
+        transaction.insert(tags, tag_values(memory))
         terms = "\n".join(draft.terms)
-        insert_rows(transaction, tokens, [{"memory_id": id, "analyzer": ANALYZER, "terms": terms}])
+        transaction.insert(tokens, [{"memory_id": id, "analyzer": ANALYZER, "terms": terms}])
         links = _lineage_edges(memory)
         insert_edges(transaction, links, seq)
         if draft.vectors is not None and self.fingerprint is not None:
@@ -176,74 +193,81 @@ def store_item(addition: Addition, transaction: Transaction, item: Item) -> Outc
 def store_each(
     addition: Addition, transaction: Transaction, items: Sequence[Item | Refused]
 ) -> list[Outcome | Refused]:
-    """Store items that answer for themselves: each in a savepoint of its own."""
+    """Store items that answer for themselves. One memory is judged before anything of it is written, so
+    that only an item of several needs a savepoint."""
     results: list[Outcome | Refused] = []
     for item in items:
         if isinstance(item, Refused):
             results.append(item)
             continue
-        changes = len(transaction.changes)
         try:
-            with transaction.connection.begin_nested():
+            with _undone_when_refused(transaction) if len(item.drafts) > 1 else nullcontext():
                 results.append(store_item(addition, transaction, item))
         except BrainError as error:
-            del transaction.changes[changes:]
             results.append(Refused(error))
     return results
 
 
+@contextmanager
+def _undone_when_refused(transaction: Transaction) -> Iterator[None]:
+    transaction.flush()
+    changes = len(transaction.changes)
+    try:
+        with transaction.connection.begin_nested():
+            yield
+            transaction.flush()
+    except BrainError:
+        transaction.pending.clear()
+        transaction.seats.clear()  # what was seated before is in the database by now
+        del transaction.changes[changes:]
+        raise
+
+
 def _equal_memory(transaction: Transaction, memory: Memory) -> Memory | None:
     """The active memory that a new one would be a duplicate of."""
-    query = select_memories().where(
-        memories.c.product == memory.partition.product,
-        memories.c.agent == memory.partition.agent,
-        memories.c.user == memory.partition.user,
-        memories.c.content_key == content_key(memory.content),
-        memories.c.kind == "memory",
-        memories.c.layer == memory.layer,
-        versions.c.status == "active",
-    )
-    new = memory.state
-    for row in transaction.connection.execute(query.order_by(memories.c.seq)):
-        found = memory_from(row)
-        old = found.state
-        if (old.frame, old.valid_from, old.valid_until) == (new.frame, new.valid_from, new.valid_until):
-            return found
-    return None
+    product, agent, user = memory.partition
+    asked = {"product": product, "agent": agent, "user": user, "content_key": content_key(memory.content)}
+    key = (*memory.partition, asked["content_key"])
+    if key in transaction.new_contents:
+        transaction.flush()  # an equal one came earlier in this write
+    transaction.new_contents.add(key)
+    found = [memory_from(row) for row in transaction.connection.execute(_WITH_CONTENT, asked)]
+    return next((old for old in sorted(found, key=lambda m: m.seq) if _is_duplicate(old, memory)), None)
+
+
+def _is_duplicate(old: Memory, new: Memory) -> bool:
+    def place(memory: Memory) -> tuple[Any, ...]:
+        state = memory.state
+        return memory.kind, memory.layer, state.frame, state.valid_from, state.valid_until
+
+    return old.state.status == "active" and place(old) == place(new)
 
 
 def _seated(transaction: Transaction, memory: Memory) -> Memory:
     """The memory with its position in its session: the one asked for, or the next for a message."""
     if memory.session_key is None or (memory.session_position is None and memory.kind != "message"):
         return memory
-    in_session = (
-        memories.c.product == memory.partition.product,
-        memories.c.agent == memory.partition.agent,
-        memories.c.user == memory.partition.user,
-        memories.c.session_key == memory.session_key,
-    )
-    if memory.session_position is None:
-        last = transaction.connection.scalar(select(func.max(memories.c.session_position)).where(*in_session))
-        return replace(memory, session_position=0 if last is None else last + 1)
-    taken = transaction.connection.scalar(
-        select(memories.c.memory_id).where(
-            *in_session, memories.c.session_position == memory.session_position
-        )
-    )
-    if taken is not None:
-        raise PositionTaken(f"session_position {memory.session_position} of this session is taken.")
-    return memory
+    product, agent, user = memory.partition
+    session = {"product": product, "agent": agent, "user": user, "session_key": memory.session_key}
+    given = transaction.seats.setdefault((*memory.partition, memory.session_key), set())
+    position = memory.session_position
+    if position is None:
+        last = transaction.connection.scalar(_LAST_POSITION, session)
+        position = 1 + max([*given, -1 if last is None else last])
+    elif position in given or transaction.connection.scalar(_SEAT, session | {"position": position}):
+        raise PositionTaken(f"session_position {position} of this session is taken.")
+    given.add(position)
+    return replace(memory, session_position=position)
 
 
 def _next_number(transaction: Transaction, memory: Memory) -> int:
-    last = transaction.connection.scalar(
-        select(func.max(memories.c.number)).where(
-            memories.c.product == memory.partition.product,
-            memories.c.agent == memory.partition.agent,
-            memories.c.kind == memory.kind,
-        )
-    )
-    return 1 if last is None else int(last) + 1
+    key = (*memory.partition.scope, memory.kind)
+    last = transaction.last_numbers.get(key)
+    if last is None:
+        asked = dict(zip(("product", "agent", "kind"), key, strict=True))
+        last = transaction.connection.scalar(_LAST_NUMBER, asked) or 0
+    transaction.last_numbers[key] = last + 1
+    return last + 1
 
 
 def _lineage_edges(memory: Memory) -> tuple[Edge, ...]:
@@ -257,7 +281,7 @@ def _has_vectors(transaction: Transaction, memory_id: str, fingerprint: str | No
     query = select(vectors.c.chunk).where(
         vectors.c.memory_id == memory_id, vectors.c.fingerprint == fingerprint
     )
-    return transaction.connection.execute(query.limit(1)).first() is not None
+    return transaction.execute(query.limit(1)).first() is not None
 
 
 def _union(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,33 +1,36 @@
 """Drains the outbox: embeds what was written without vectors, and brings Chroma in step with the ledger.
 
-Works in small batches, so that a read of Chroma never waits long behind one; keeps state for each row, so
-that a fault is retried and one bad row is parked rather than holding up the rest. Replay is harmless.
+Works in small batches, so that a read of Chroma never waits long behind one. Replay is harmless. What a
+fault means is found out by asking again for something harmless:
+
+    nothing answers     an outage: that shard (or the embedder) rests, longer each time; no row is to blame
+    it answers          a row is to blame: the batch is halved until it is alone, then its attempts count,
+                        and it is parked and named after some; the others go on
 """
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import orjson
 import structlog
-from sqlalchemy import and_, delete, func, select, update
 
 from models.errors import BrainError
 from models.memory import Memory
 from models.scope import Scope
+from stores import outbox
 from stores.changes import Change, Floats
-from stores.inserts import insert_vectors, queue
+from stores.inserts import replace_vectors, requeue
 from stores.ledger import Ledger
-from stores.schema import memories, outbox
+from stores.outbox import Pace, Task
 from stores.vdb import Vdb, VdbRow, VdbUnavailable, scope_key
 from stores.writer import Transaction
 
 log = structlog.get_logger()
 
-BATCH = 25
-MAX_ATTEMPTS = 6
-MAX_PAUSE_S = 30.0
+_EMBEDDER = -1  # stands among the shards' numbers for the embedder
+_LEDGER = -2
 
 Embed = Callable[[str], Awaitable[Floats]]
 """The vectors (chunks, dimensions) of a text. Raises `CannotEmbed`."""
@@ -41,19 +44,9 @@ class CannotEmbed(Exception):
         self.whole = whole
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
-    """A row of the outbox."""
-
-    memory_id: str
-    seq: int
-    shard: int
-    attempts: int
-
-
 class Applier:
     """Lives on the event loop. `shard_name` gives a shard's directory; `fingerprint` which vectors count,
-    None while the model is not known or not the ledger's."""
+    None while the model is not known or not the ledger's. `clock` gives epoch ms, `sleep` waits seconds."""
 
     def __init__(
         self,
@@ -63,6 +56,7 @@ class Applier:
         fingerprint: Callable[[], str | None],
         shard_name: Callable[[int], str],
         clock: Callable[[], int],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ):
         self._ledger = ledger
         self._vdb = vdb
@@ -70,10 +64,10 @@ class Applier:
         self._fingerprint = fingerprint
         self._shard_name = shard_name
         self._clock = clock
+        self._sleep = sleep
         self._wake = asyncio.Event()
-        self._batch = BATCH
-        self._pause = 0.0
         self._idle = asyncio.Event()
+        self._paces: defaultdict[int, Pace] = defaultdict(Pace)
         self._task: asyncio.Task[None] | None = None
         self.last_error: str | None = None
 
@@ -81,12 +75,14 @@ class Applier:
         self._task = asyncio.create_task(self._run())
 
     def wake(self) -> None:
-        """There may be work: something was written, or the model has been loaded."""
+        """There may be work: something was written, or the model has been loaded. Nothing else is looked
+        for but retries that are due."""
         self._idle.clear()
         self._wake.set()
 
     async def drained(self) -> None:
-        """Wait until there was nothing left to do (parked rows aside)."""
+        """Wait until there was nothing left to do or to try again: parked rows aside, and those that wait for
+        the model."""
         await self._idle.wait()
 
     async def close(self) -> None:
@@ -96,42 +92,65 @@ class Applier:
 
     def lag(self, scope: Scope | None = None) -> int:
         """Memories, of one scope or of all, whose row in Chroma is not up to date, parked ones included."""
-        query = select(func.count(func.distinct(outbox.c.memory_id)))
-        if scope is not None:
-            query = query.join(memories, memories.c.memory_id == outbox.c.memory_id).where(
-                memories.c.product == scope.product, memories.c.agent == scope.agent
-            )
         with self._ledger.snapshot() as connection:
-            return connection.scalar(query) or 0
+            return outbox.lag(connection, scope)
 
     def parked(self) -> list[tuple[str, str | None]]:
         """Ids and faults of the rows that were given up until the next start."""
-        query = select(outbox.c.memory_id, outbox.c.error).where(outbox.c.state == "parked")
         with self._ledger.snapshot() as connection:
-            return [(memory_id, error) for memory_id, error in connection.execute(query)]
+            return outbox.parked(connection)
 
     async def _run(self) -> None:
-        await self._write(lambda t: t.connection.execute(_UNPARK))
+        unparked = False
         while True:
             self._wake.clear()
             try:
-                busy = await self._embed_some() | await self._index_some()
-            except BrainError as fault:  # the ledger can't be read or written just now
-                self._fail(str(fault))
-                busy = False
-            if busy:
-                continue
-            if not self._pause and not self._wake.is_set():
+                if not unparked:
+                    await self._write(outbox.unpark)
+                    unparked = True
+                if await self._embed_some() | await self._index_some():
+                    continue
+                due = await asyncio.to_thread(self._next_due)
+                if self._paces.pop(_LEDGER, None):
+                    self._settle()
+            except Exception as fault:
+                if not isinstance(fault, BrainError):
+                    log.exception("the applier stumbled")
+                self._rest(_LEDGER, fault)
+                due = self._paces[_LEDGER].until
+            if due is None and not self._wake.is_set():
                 self._idle.set()
-            await self._wait()
+            await self._wait(due)
 
-    async def _wait(self) -> None:
-        """Until woken, or until the pause after a fault is over, or a row's retry may be due."""
-        try:
-            async with asyncio.timeout(self._pause or MAX_PAUSE_S):
-                await (asyncio.sleep(self._pause) if self._pause else self._wake.wait())
-        except TimeoutError:
-            pass
+    async def _wait(self, due: int | None) -> None:
+        """Until woken, or until something may be tried again. After a fault of the ledger only the latter:
+        what wakes us needs it too."""
+        seconds = 0.0 if due is None else max(0.0, (due - self._clock()) / 1000)
+        if _LEDGER in self._paces:
+            await self._sleep(seconds)
+        elif due is None:
+            await self._wake.wait()
+        else:
+            waits = [asyncio.ensure_future(self._sleep(seconds)), asyncio.ensure_future(self._wake.wait())]
+            try:
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for wait in waits:
+                    wait.cancel()
+
+    def _rest(self, what: int, fault: Exception) -> None:
+        pace = self._paces[what]
+        pace.rest(self._clock())
+        self.last_error = str(fault)
+        log.warning("the vector store is behind", fault=str(fault), retry_in_s=pace.pause)
+
+    def _go_on(self, what: int) -> None:
+        self._paces[what].go_on()
+        self._settle()
+
+    def _settle(self) -> None:
+        if not any(pace.pause for pace in self._paces.values()):
+            self.last_error = None
 
     # Embedding
 
@@ -139,27 +158,29 @@ class Applier:
         fingerprint = self._fingerprint()
         if fingerprint is None:
             return False
-        tasks = await asyncio.to_thread(self._due, "embed", None)
+        tasks = await asyncio.to_thread(self._due, "embed")
+        if not tasks:
+            return False
         found = await asyncio.to_thread(self._memories, tasks)
         made = await asyncio.gather(*(self._vectors(found.get(task.memory_id)) for task in tasks))
-        if any(isinstance(fault, CannotEmbed) and fault.whole for fault in made):
-            return False
+        for fault in made:
+            if isinstance(fault, CannotEmbed) and fault.whole:
+                self._rest(_EMBEDDER, fault)
+                return False
 
         def write(transaction: Transaction) -> None:
             for task, vectors in zip(tasks, made, strict=True):
                 if isinstance(vectors, CannotEmbed):
-                    _fail_row(transaction, task, "embed", str(vectors))
-                else:
-                    _finish(transaction, task, "embed")
-                    memory = found.get(task.memory_id)
-                    if memory is not None and vectors is not None:
-                        insert_vectors(transaction, task.memory_id, fingerprint, vectors)
-                        queue(transaction, memory, "index", task.seq)
-                        transaction.changes.append(Change(memory, vectors=vectors))
+                    outbox.fail(transaction, task, "embed", str(vectors))
+                elif outbox.finish(transaction, task, "embed") and vectors is not None:
+                    memory = found[task.memory_id]
+                    replace_vectors(transaction, task.memory_id, fingerprint, vectors)
+                    requeue(transaction, memory, "index", task.seq)
+                    transaction.changes.append(Change(memory, vectors=vectors))
 
-        if tasks:
-            await self._write(write)
-        return bool(tasks)
+        await self._write(write)
+        self._go_on(_EMBEDDER)
+        return True
 
     async def _vectors(self, memory: Memory | None) -> Floats | CannotEmbed | None:
         if memory is None or memory.hidden:
@@ -173,54 +194,73 @@ class Applier:
 
     async def _index_some(self) -> bool:
         fingerprint = self._fingerprint()
-        if fingerprint is None:
+        tasks = [] if fingerprint is None else await asyncio.to_thread(self._due, "index")
+        if not tasks or fingerprint is None:
             return False
-        tasks = (await asyncio.to_thread(self._due, "index", None))[:1]
-        if tasks:
-            tasks = await asyncio.to_thread(self._due, "index", tasks[0].shard)
-        if not tasks:
-            return False
-        rows, gone = await asyncio.to_thread(self._rows, tasks, fingerprint)
         shard = self._shard_name(tasks[0].shard)
         try:
+            rows, gone = await asyncio.to_thread(self._rows, tasks, fingerprint)
             if rows:
                 await self._vdb.put(shard, rows)
             if gone:
                 await self._vdb.remove(shard, gone)
-        except VdbUnavailable as fault:
-            await self._failed(tasks, str(fault))
-            return False
+        except BrainError:
+            raise
+        except Exception as fault:  # noqa: BLE001 - a row that can't be made is to blame like any other
+            await self._failed(tasks, fault)
+            return True
 
         def write(transaction: Transaction) -> None:
             for task in tasks:
-                _finish(transaction, task, "index")
+                outbox.finish(transaction, task, "index")
 
         await self._write(write)
-        self._batch = min(BATCH, self._batch * 2)
-        self._pause, self.last_error = 0.0, None
+        self._go_on(tasks[0].shard)
         return True
 
-    async def _failed(self, tasks: Sequence[Task], fault: str) -> None:
-        """Halve the batch until the fault is one row's own; only then does it count against the row."""
+    async def _failed(self, tasks: Sequence[Task], fault: Exception) -> None:
+        """Let the shard rest, or find the row that is to blame."""
+        shard = tasks[0].shard
+        if isinstance(fault, VdbUnavailable) and not await self._answers(tasks[0]):
+            self._rest(shard, fault)
+            return
         if len(tasks) == 1:
-            await self._write(lambda transaction: _fail_row(transaction, tasks[0], "index", fault))
-        self._batch = max(1, len(tasks) // 2)
-        self._fail(fault)
+            await self._write(lambda transaction: outbox.fail(transaction, tasks[0], "index", str(fault)))
+        self._paces[shard] = Pace(max(1, len(tasks) // 2))
+        self.last_error = str(fault)
 
-    def _fail(self, fault: str) -> None:
-        self._pause = min(MAX_PAUSE_S, max(0.1, self._pause * 2))
-        self.last_error = fault
-        log.warning("the vector store is behind", fault=fault, retry_in_s=self._pause)
+    async def _answers(self, task: Task) -> bool:
+        try:
+            await self._vdb.get(self._shard_name(task.shard), task.memory_id)
+        except VdbUnavailable:
+            return False
+        return True
 
-    def _due(self, task: str, shard: int | None) -> list[Task]:
-        query = select(outbox.c.memory_id, outbox.c.seq, outbox.c.shard, outbox.c.attempts).where(
-            outbox.c.task == task, outbox.c.state == "pending", outbox.c.retry_at <= self._clock()
-        )
-        if shard is not None:
-            query = query.where(outbox.c.shard == shard)
+    def _due(self, name: outbox.Name) -> list[Task]:
+        """The next batch, of one shard when it is to be indexed. A row that failed before comes alone, so
+        that it takes nobody along."""
+        now = self._clock()
+        resting = [shard for shard, pace in self._paces.items() if pace.until > now]
+        embed = name == "embed"
+        if embed and _EMBEDDER in resting:
+            return []
         with self._ledger.snapshot() as connection:
-            rows = connection.execute(query.order_by(outbox.c.seq).limit(self._batch)).all()
-        return [Task(*row) for row in rows]
+            first = outbox.next_task(connection, name, now, () if embed else resting)
+            if first is None or first.attempts:
+                return [] if first is None else [first]
+            pace = self._paces[_EMBEDDER if embed else first.shard]
+            return outbox.batch(connection, name, now, None if embed else first.shard, pace.batch)
+
+    def _next_due(self) -> int | None:
+        """When something may be tried again, epoch ms; None when there is nothing, or no model to do it."""
+        if self._fingerprint() is None:
+            return None
+        with self._ledger.snapshot() as connection:
+            times = [
+                max(at, self._paces[_EMBEDDER if name == "embed" else shard].until)
+                for name, shard, at in outbox.retries(connection)
+            ]
+        return min(times, default=None)
 
     def _memories(self, tasks: Sequence[Task]) -> dict[str, Memory]:
         found = (self._ledger.find(task.memory_id) for task in tasks)
@@ -256,31 +296,5 @@ def vdb_row(memory: Memory, vectors: Floats) -> VdbRow:
     )
 
 
-_UNPARK = update(outbox).where(outbox.c.attempts > 0).values(state="pending", attempts=0, retry_at=0)
-
-
 def _is_gone(memory: Memory | None) -> bool:
     return memory is None or memory.hidden
-
-
-def _this(task: Task, name: str) -> object:
-    # Of this seq only: a later write of the same memory has its own task, which stays.
-    return and_(outbox.c.memory_id == task.memory_id, outbox.c.task == name, outbox.c.seq == task.seq)
-
-
-def _finish(transaction: Transaction, task: Task, name: str) -> None:
-    transaction.connection.execute(delete(outbox).where(_this(task, name)))  # type: ignore[arg-type]
-
-
-def _fail_row(transaction: Transaction, task: Task, name: str, fault: str) -> None:
-    attempts = task.attempts + 1
-    state = "parked" if attempts >= MAX_ATTEMPTS else "pending"
-    if state == "parked":
-        log.error("gave up until the next start", memory_id=task.memory_id, task=name, fault=fault)
-    values = {
-        "attempts": attempts,
-        "state": state,
-        "retry_at": transaction.now + 1000 * 2**attempts,
-        "error": fault[:500],
-    }
-    transaction.connection.execute(update(outbox).where(_this(task, name)).values(**values))  # type: ignore[arg-type]

@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import delete, select
 
 from models.draft import request_digest
 from models.errors import IdempotencyKeyReused
@@ -25,7 +25,7 @@ class Once:
 
     def recall(self, transaction: Transaction, caller: Caller) -> Any:
         """The outcome of an earlier run, or None. Raises IdempotencyKeyReused for another request."""
-        row = transaction.connection.execute(
+        row = transaction.execute(
             select(idempotency.c.salt, idempotency.c.digest, idempotency.c.outcome).where(
                 *self._where(caller), idempotency.c.at >= transaction.now - KEY_LIFETIME_MS
             )
@@ -40,23 +40,22 @@ class Once:
 
     def keep(self, transaction: Transaction, caller: Caller, outcome: Any) -> None:
         """Remember the outcome, and let those go that are past their lifetime."""
-        connection = transaction.connection
-        connection.execute(delete(idempotency).where(idempotency.c.at < transaction.now - KEY_LIFETIME_MS))
+        past = idempotency.c.at < transaction.now - KEY_LIFETIME_MS
+        transaction.execute(delete(idempotency).where(past))
         salt = os.urandom(16)
         product, agent, user = caller.home
-        connection.execute(
-            insert(idempotency).values(
-                product=product,
-                agent=agent,
-                user=user,
-                operation=self.operation,
-                key=self.key,
-                salt=salt,
-                digest=request_digest(salt, self.request),
-                outcome=outcome,
-                at=transaction.now,
-            )
-        )
+        row = {
+            "product": product,
+            "agent": agent,
+            "user": user,
+            "operation": self.operation,
+            "key": self.key,
+            "salt": salt,
+            "digest": request_digest(salt, self.request),
+            "outcome": outcome,
+            "at": transaction.now,
+        }
+        transaction.insert(idempotency, [row])
 
     def _where(self, caller: Caller) -> tuple[Any, ...]:
         product, agent, user = caller.home

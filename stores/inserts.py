@@ -1,21 +1,14 @@
 """Inserts that several writes share."""
 
 from collections.abc import Sequence
-from typing import Any
 
-from sqlalchemy import Table, delete, insert
+from sqlalchemy import delete
 
 from models.memory import Memory
 from stores.changes import Edge, Floats
 from stores.schema import edges, outbox, vectors
 from stores.vdb import shard_of
 from stores.writer import Transaction
-
-
-def insert_rows(transaction: Transaction, table: Table, rows: list[dict[str, Any]]) -> None:
-    """Rows into a table, if there are any."""
-    if rows:
-        transaction.connection.execute(insert(table), rows)
 
 
 def insert_edges(transaction: Transaction, links: Sequence[Edge], seq: int) -> None:
@@ -31,7 +24,7 @@ def insert_edges(transaction: Transaction, links: Sequence[Edge], seq: int) -> N
         }
         for edge in links
     ]
-    insert_rows(transaction, edges, rows)
+    transaction.insert(edges, rows)
 
 
 def insert_vectors(transaction: Transaction, memory_id: str, fingerprint: str, matrix: Floats) -> None:
@@ -40,14 +33,25 @@ def insert_vectors(transaction: Transaction, memory_id: str, fingerprint: str, m
         {"memory_id": memory_id, "chunk": chunk, "fingerprint": fingerprint, "vector": vector.tobytes()}
         for chunk, vector in enumerate(matrix.astype("<f4", copy=False))
     ]
-    insert_rows(transaction, vectors, rows)
+    transaction.insert(vectors, rows)
+
+
+def requeue(transaction: Transaction, memory: Memory, task: str, seq: int) -> None:
+    """Leave a task for the applier. It replaces an older one of the same kind for the memory."""
+    older = (outbox.c.memory_id == memory.memory_id) & (outbox.c.task == task)
+    transaction.execute(delete(outbox).where(older))
+    queue(transaction, memory, task, seq)
+
+
+def replace_vectors(transaction: Transaction, memory_id: str, fingerprint: str, matrix: Floats) -> None:
+    """Store them instead of those that were there, if any: embedding a memory twice is harmless."""
+    old = (vectors.c.memory_id == memory_id) & (vectors.c.fingerprint == fingerprint)
+    transaction.execute(delete(vectors).where(old))
+    insert_vectors(transaction, memory_id, fingerprint, matrix)
 
 
 def queue(transaction: Transaction, memory: Memory, task: str, seq: int) -> None:
-    """Leave a task for the applier. It replaces an older one of the same kind for the memory."""
-    transaction.connection.execute(
-        delete(outbox).where(outbox.c.memory_id == memory.memory_id, outbox.c.task == task)
-    )
+    """Leave a task for the applier, of a memory that has none of this kind."""
     row = {
         "memory_id": memory.memory_id,
         "task": task,
@@ -58,4 +62,4 @@ def queue(transaction: Transaction, memory: Memory, task: str, seq: int) -> None
         "retry_at": 0,
         "error": None,
     }
-    insert_rows(transaction, outbox, [row])
+    transaction.insert(outbox, [row])

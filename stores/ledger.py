@@ -93,15 +93,18 @@ class Ledger:
     """Opens, migrates, reads and writes one ledger file. `clock` gives epoch ms."""
 
     def __init__(self, path: Path, clock: Callable[[], int], publish: Publish):
-        self._engine = create_engine(f"sqlite:///{path}", poolclass=NullPool)
+        self._engine = create_engine(f"sqlite:///{path}", poolclass=NullPool, hide_parameters=True)
         _connect_args(self._engine)
         self._writer = Writer(self._engine.execution_options(begin="BEGIN IMMEDIATE"), clock, publish)
         self._local = threading.local()
         self._opened: list[Connection] = []
+        self._quiet = threading.Condition()  # guards what follows; notified when a read has ended
+        self._reads = 0
+        self._closed = False
 
     def open(self) -> None:
         """Bring the schema up to date and start the writer."""
-        with _readable():
+        with self._readable():
             migration.upgrade(self._engine)
             self._writer.start()
 
@@ -110,7 +113,11 @@ class Ledger:
         self._writer.close()
 
     def close(self) -> None:
-        """After `stop_writing`: fold the write-ahead log into the file and close every connection."""
+        """After `stop_writing`: fold the write-ahead log into the file and close every connection. Waits for
+        the reads that are under way: to close a connection under a thread crashes the process."""
+        with self._quiet:
+            self._closed = True
+            self._quiet.wait_for(lambda: not self._reads)
         for connection in self._opened:
             connection.close()
         with self._engine.connect() as connection:
@@ -125,13 +132,13 @@ class Ledger:
 
     def find(self, memory_id: str) -> Memory | None:
         """One memory as it stands, of any scope and status."""
-        with _readable():
+        with self._readable():
             row = self._reading().execute(_BY_ID, {"memory_id": memory_id}).first()
             return None if row is None else memory_from(row)
 
     def stamp(self, memory_id: str) -> Stamp | None:
         """Where a memory belongs and its version, without its text."""
-        with _readable():
+        with self._readable():
             row = self._reading().execute(_STAMP, {"memory_id": memory_id}).first()
             return None if row is None else Stamp(Partition(*row[:3]), row[3], row[4])
 
@@ -143,7 +150,7 @@ class Ledger:
             .distinct()
             .order_by(memories.c.user)
         )
-        with _readable():
+        with self._readable():
             return list(self._reading().scalars(query))
 
     def load(self, partition: Partition, fingerprint: str | None) -> StoredPartition:
@@ -168,26 +175,43 @@ class Ledger:
             .order_by(vectors.c.memory_id, vectors.c.chunk)
         )
         chunks: dict[str, list[NDArray[np.float32]]] = {}
-        with _readable():
+        with self._readable():
             for memory_id, blob in self._reading().execute(query):
                 chunks.setdefault(memory_id, []).append(np.frombuffer(blob, "<f4"))
         return {memory_id: np.stack(rows) for memory_id, rows in chunks.items()}
 
     def has_vectors(self) -> bool:
         """Whether any memory has been embedded, with whatever model."""
-        with _readable():
+        with self._readable():
             return self._reading().execute(select(vectors.c.chunk).limit(1)).first() is not None
 
     @contextmanager
     def snapshot(self) -> Iterator[Connection]:
         """The calling thread's connection inside one read transaction."""
-        with _readable():
+        with self._readable():
             connection = self._reading()
             connection.exec_driver_sql("BEGIN")
             try:
                 yield connection
             finally:
                 connection.exec_driver_sql("ROLLBACK")
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        """Around every read, in whatever thread. Raises StoreUnavailable."""
+        with self._quiet:
+            if self._closed:
+                raise StoreUnavailable("The ledger is closed.", retry_after=1)
+            self._reads += 1
+        try:
+            yield
+        except SQLAlchemyError as error:
+            cause = getattr(error, "orig", None) or type(error).__name__
+            raise StoreUnavailable(f"The ledger can't be read: {cause}", retry_after=1) from error
+        finally:
+            with self._quiet:
+                self._reads -= 1
+                self._quiet.notify_all()
 
     def _reading(self) -> Connection:
         """This thread's connection. It begins nothing by itself: each statement outside `snapshot` stands
@@ -202,7 +226,7 @@ class Ledger:
     # Small facts about the store itself
 
     def setting(self, name: str) -> str | None:
-        with _readable():
+        with self._readable():
             query = select(settings.c.value).where(settings.c.name == name)
             value: str | None = self._reading().scalar(query)
             return value
@@ -213,15 +237,6 @@ class Ledger:
             transaction.connection.execute(insert(settings).values(name=name, value=value))
 
         return self.submit(write)
-
-
-@contextmanager
-def _readable() -> Iterator[None]:
-    try:
-        yield
-    except SQLAlchemyError as error:
-        cause = getattr(error, "orig", None) or type(error).__name__
-        raise StoreUnavailable(f"The ledger can't be read: {cause}", retry_after=1) from error
 
 
 def _of(partition: Partition) -> Any:

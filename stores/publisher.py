@@ -4,8 +4,12 @@ acknowledges it, so that a writer reads its own write."""
 import asyncio
 from collections.abc import Callable
 
+import structlog
+
 from stores.changes import Change
 from stores.writer import Committed
+
+log = structlog.get_logger()
 
 SLICE = 8  # changes applied between two yields, so that a bulk write never holds up a read by id
 
@@ -40,7 +44,10 @@ class Publisher:
         while True:
             for write in await self._queue.get():
                 for change in write.changes:
-                    self._apply(change)
+                    try:
+                        self._apply(change)
+                    except Exception:
+                        log.exception("a change was not published")
                     done += 1
                     if done % SLICE == 0:
                         await asyncio.sleep(0)

@@ -6,11 +6,15 @@ from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+import structlog
+
 from models.memory import Memory
 from models.scope import Partition
 from stores.changes import Change
 from stores.ledger import Ledger
 from stores.resident import ResidentPartition
+
+log = structlog.get_logger()
 
 
 class Residents:
@@ -53,14 +57,20 @@ class Residents:
             self._resident.move_to_end(partition)
             return resident
         # Shielded: a caller that goes away must not cancel the load that others wait for.
-        return await asyncio.shield(self.load_soon(partition))
+        return await asyncio.shield(self._joined(partition))
 
-    def load_soon(self, partition: Partition) -> "asyncio.Task[ResidentPartition]":
-        """Start loading, without waiting; a second call joins the first."""
+    def load_soon(self, partition: Partition) -> None:
+        """Start loading what is not in memory, without waiting."""
+        if partition not in self._resident:
+            self._joined(partition)
+
+    def _joined(self, partition: Partition) -> "asyncio.Task[ResidentPartition]":
+        """The one load of a partition that is under way, or a new one."""
         task = self._loading.get(partition)
         if task is None:
-            task = asyncio.create_task(self._load(partition))
-            self._loading[partition] = task
+            task = self._loading[partition] = asyncio.create_task(self._load(partition))
+            # A fault is the waiters' to see; `load_soon` has none, and asyncio would complain.
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
         return task
 
     def publish(self, change: Change) -> None:
@@ -69,8 +79,14 @@ class Residents:
         if key in self._missed:
             self._missed[key].append(change)
         resident = self._resident.get(key)
-        if resident is not None:
-            self._apply(resident, change)
+        if resident is None:
+            return
+        if not _follows(resident, change):
+            self.evict(key)
+        elif change.memory.hidden:
+            self._home.pop(change.memory.memory_id, None)
+        else:
+            self._home[change.memory.memory_id] = resident
 
     def evict(self, partition: Partition) -> None:
         """Let a partition go; the ledger has everything."""
@@ -88,23 +104,29 @@ class Residents:
         for task in list(self._loading.values()):
             task.cancel()
         await asyncio.gather(*self._loading.values(), return_exceptions=True)
-        self._loader.shutdown(wait=True)
+        await asyncio.to_thread(self._loader.shutdown)
 
     async def _load(self, partition: Partition) -> ResidentPartition:
-        # What is published from now on is kept, and applied once the snapshot, which may or may not have
-        # it, is in place: applying twice does no harm.
-        self._missed[partition] = []
         try:
-            loop = asyncio.get_running_loop()
-            resident = await loop.run_in_executor(self._loader, self._build, partition)
+            resident = await self._in_step(partition)
             self._resident[partition] = resident
             self._home.update(dict.fromkeys(resident.memory_ids(), resident))
-            for change in self._missed[partition]:
-                self._apply(resident, change)
             self._make_room(keep=partition)
             return resident
         finally:
-            del self._missed[partition], self._loading[partition]
+            self._missed.pop(partition, None)
+            del self._loading[partition]
+
+    async def _in_step(self, partition: Partition) -> ResidentPartition:
+        """Loaded, with what was published meanwhile: the snapshot may or may not have it, and applying
+        twice does no harm. Loaded again when that does not say enough."""
+        loop = asyncio.get_running_loop()
+        while True:
+            missed = self._missed[partition] = []
+            resident = await loop.run_in_executor(self._loader, self._build, partition)
+            if all(_follows(resident, change) for change in missed):
+                return resident
+            resident.graph.clear()
 
     def _build(self, partition: Partition) -> ResidentPartition:
         # A full collection over a large partition stalls every thread, and loading makes no garbage.
@@ -114,15 +136,6 @@ class Residents:
         finally:
             gc.enable()
 
-    def _apply(self, resident: ResidentPartition, change: Change) -> None:
-        memory_id = change.memory.memory_id
-        if not resident.apply(change):
-            self.evict(resident.key)
-        elif change.memory.hidden:
-            self._home.pop(memory_id, None)
-        else:
-            self._home[memory_id] = resident
-
     def _make_room(self, keep: Partition) -> None:
         size = self.size_bytes
         for partition in [p for p in self._resident if p != keep]:
@@ -131,3 +144,12 @@ class Residents:
             size -= self._resident[partition].size_bytes
             self.evict(partition)
         gc.freeze()  # what is resident stays for long: collections need not walk over it
+
+
+def _follows(resident: ResidentPartition, change: Change) -> bool:
+    """Apply a change. False when the partition is out of step with the ledger now."""
+    try:
+        return resident.apply(change)
+    except Exception:
+        log.exception("a partition can't follow the ledger", memory_id=change.memory.memory_id)
+        return False

@@ -36,7 +36,7 @@ settings = Table(
 events = Table(
     "events",
     metadata,
-    Column("seq", Big, primary_key=True, autoincrement=True),
+    Column("seq", Big, primary_key=True, autoincrement=False),  # counted by the writer
     Column("at", Big, nullable=False),  # epoch ms, never decreasing
     Column("product", String, nullable=False),
     Column("agent", String, nullable=False),
@@ -46,7 +46,6 @@ events = Table(
     Column("key_id", String),
     Column("request_id", String),
     Column("fields", JSON, nullable=False),
-    sqlite_autoincrement=True,  # a number is never given twice, also after the last row is purged
 )
 
 memories = Table(

@@ -35,7 +35,7 @@ _POINTS = re.compile("[\u0610-\u061a\u0640\u064b-\u065f\u0670]")  # of Arabic; m
 _WRAPPING = "\"'`“”‘’«»()[]{}<>,;:!?…。、，！？；：.*"
 # An identifier may also stand in a list, in `code=ERR-4711`, or in a script that sets no spaces.
 _APART = re.compile(rf"[\"'`“”‘’«»()\[\]{{}}<>,;=|。、，！？；：「」（）【】《》{_IDEOGRAPHS}]+")
-_INSIDE = re.compile(r"\w[-_./\\:@#+~$%=&]+\w|[A-Za-z]\d|\d[A-Za-z]")
+_INSIDE = re.compile(r"\w[-_./\\:@#+~$%=&]+\w|[a-z]\d|\d[a-z]")
 _ABBREVIATION = re.compile(r"(?:[^\W\d_]\.)+[^\W\d_]")  # e.g, U.S: the last dot is stripped already
 _STEMMERS = {
     "latin": snowballstemmer.stemmer("english"),
@@ -58,10 +58,13 @@ def query_terms(query: str) -> tuple[str, ...]:
 
 def identifiers(text: str) -> tuple[str, ...]:
     """What is written like an identifier, casefolded: has a digit between letters, or punctuation inside."""
-    pieces = [part for piece in text.split() for part in (piece, *_APART.split(piece))]
+    pieces = [part for piece in _folded(text).split() for part in (piece, *_APART.split(piece))]
     names = dict.fromkeys(piece.strip(_WRAPPING) for piece in pieces)
-    found = (_folded(name) for name in names if len(name) <= 256 and _INSIDE.search(name))
-    return tuple(dict.fromkeys(name for name in found if not _ABBREVIATION.fullmatch(name)))
+    return tuple(
+        name
+        for name in names
+        if len(name) <= 256 and _INSIDE.search(name) and not _ABBREVIATION.fullmatch(name)
+    )
 
 
 def is_code(name: str) -> bool:

@@ -1,31 +1,72 @@
 """The one writer: a thread that drains its queue into one transaction, with a savepoint for each write,
 so that many waiting writes share one fsync (group commit) and a refused one undoes nothing but itself."""
 
+import functools
+import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any, Protocol
 
-from sqlalchemy import Connection, Engine, func, insert, select
-from sqlalchemy.exc import SQLAlchemyError
+import structlog
+from sqlalchemy import Connection, CursorResult, Engine, Executable, Table, func, insert, select
+from sqlalchemy.exc import DataError, IntegrityError, InterfaceError, ProgrammingError, SQLAlchemyError
 
 from models.errors import BrainError, StoreUnavailable
 from models.scope import Partition
 from stores.changes import Change
-from stores.schema import events
+from stores.schema import events, metadata
+
+log = structlog.get_logger()
 
 MAX_GROUP = 256  # writes that share a commit; bounds how long the first of them waits
+
+# Faults of a statement, not of the database: the savepoint undoes them, and the others of the group go on.
+_OWN_FAULTS = (IntegrityError, DataError, InterfaceError, ProgrammingError)
+
+
+_insert_into = functools.cache(insert)
 
 
 @dataclass(slots=True)
 class Transaction:
-    """What a write works with: the connection, one time for all of it, and what it changed."""
+    """What a write works with: the connection, one time for all of it, and what it changed.
+
+    Inserts are collected and written table by table, many rows at once: a statement for each row would
+    cost a batch more than its embedding leaves room for. `execute` writes them first.
+    """
 
     connection: Connection
     now: int  # epoch ms, never less than that of any earlier event
+    next_seq: Callable[[], int]
     changes: list[Change] = field(default_factory=list)
+    last_numbers: dict[tuple[str, str, str], int] = field(default_factory=dict)  # by product, agent, kind
+    new_contents: set[tuple[str, str, str, str]] = field(default_factory=set)  # partition and content key
+    seats: dict[tuple[str, str, str, str], set[int]] = field(default_factory=dict)  # positions by session
+    pending: dict[Table, list[dict[str, Any]]] = field(default_factory=dict)
+
+    def insert(self, table: Table, rows: Iterable[dict[str, Any]]) -> None:
+        """Rows for a table, all with every column named."""
+        self.pending.setdefault(table, []).extend(rows)
+
+    def flush(self) -> None:
+        """Write the collected rows, those first that others refer to."""
+        if self.pending:
+            pending, self.pending = self.pending, {}
+            for table in metadata.sorted_tables:
+                if rows := pending.get(table):
+                    self.connection.execute(_insert_into(table), rows)
+
+    def execute(self, statement: Executable, values: dict[str, Any] | None = None) -> CursorResult[Any]:
+        """Run a statement that sees everything inserted so far."""
+        self.flush()
+        return self.connection.execute(statement, values)
+
+    def scalar(self, statement: Executable, values: dict[str, Any] | None = None) -> Any:
+        """The first column of the first row, None when there is none."""
+        return self.execute(statement, values).scalar()
 
     def event(
         self,
@@ -38,23 +79,22 @@ class Transaction:
         fields: tuple[str, ...] = (),
     ) -> int:
         """Record that something happened, without its text. Returns the event's `seq`."""
+        seq = self.next_seq()
         product, agent, user = partition
-        result = self.connection.execute(
-            insert(events).values(
-                at=self.now,
-                product=product,
-                agent=agent,
-                user=user,
-                action=action,
-                memory_id=memory_id,
-                key_id=key_id,
-                request_id=request_id,
-                fields=list(fields),
-            )
-        )
-        key = result.inserted_primary_key
-        assert key is not None
-        return int(key[0])
+        row = {
+            "seq": seq,
+            "at": self.now,
+            "product": product,
+            "agent": agent,
+            "user": user,
+            "action": action,
+            "memory_id": memory_id,
+            "key_id": key_id,
+            "request_id": request_id,
+            "fields": list(fields),
+        }
+        self.insert(events, [row])
+        return seq
 
 
 Write = Callable[[Transaction], Any]
@@ -84,34 +124,58 @@ class Writer:
         self._clock = clock
         self._publish = publish
         self._queue: SimpleQueue[tuple[Write, Future[Any]] | None] = SimpleQueue()
+        self._door = threading.Lock()  # so that nothing is queued behind the end of the queue
+        self._closed = False
         self._thread = threading.Thread(target=self._run, name="ledger-writer", daemon=True)
         self._now = 0
+        self._next_seq: Callable[[], int] = itertools.count(1).__next__
 
     def start(self) -> None:
         with self._engine.connect() as connection:
-            self._now = connection.scalar(select(func.max(events.c.at))) or 0
+            last = connection.execute(select(func.max(events.c.seq), func.max(events.c.at))).one()
+        self._next_seq = itertools.count((last[0] or 0) + 1).__next__
+        self._now = last[1] or 0
         self._thread.start()
 
     def submit(self, write: Write) -> "Future[Any]":
         """Queue a write. Its future resolves after its commit, when its changes have been published; or
-        with the BrainError that refused it, or StoreUnavailable when the commit failed."""
+        with the BrainError that refused it, or StoreUnavailable when the commit failed or the writer
+        has ended."""
         future: Future[Any] = Future()
-        self._queue.put((write, future))
+        with self._door:
+            if not self._closed:
+                self._queue.put((write, future))
+                return future
+        _refuse([future], StoreUnavailable("The ledger is closed.", retry_after=1))
         return future
 
     def close(self) -> None:
-        """Finish what is queued, then end the thread."""
-        self._queue.put(None)
-        self._thread.join()
+        """Finish what is queued, then end the thread. Harmless when repeated, or before the start."""
+        with self._door:
+            self._closed = True
+            self._queue.put(None)
+        if self._thread.is_alive():
+            self._thread.join()
+        self._refuse_queued()
 
     def _run(self) -> None:
-        with self._engine.connect() as connection:
-            while True:
-                group = self._drain()
-                if group:
+        try:
+            with self._engine.connect() as connection:
+                while True:
+                    group = self._drain()
                     self._commit(connection, [entry for entry in group if entry is not None])
-                if None in group:
-                    return
+                    if None in group:
+                        return
+        finally:  # if not by `close`, then by a bug: nobody may wait for a thread that is gone
+            with self._door:
+                self._closed = True
+            self._refuse_queued()
+
+    def _refuse_queued(self) -> None:
+        while not self._queue.empty():
+            entry = self._queue.get()
+            if entry is not None:
+                _refuse([entry[1]], StoreUnavailable("The ledger is closed.", retry_after=1))
 
     def _drain(self) -> list[tuple[Write, "Future[Any]"] | None]:
         group = [self._queue.get()]
@@ -120,40 +184,59 @@ class Writer:
         return group
 
     def _commit(self, connection: Connection, group: list[tuple[Write, "Future[Any]"]]) -> None:
-        self._now = max(self._now, self._clock())
         committed: list[Committed] = []
         try:
+            self._now = max(self._now, self._clock())
             with connection.begin():
                 for write, future in group:
                     if future.set_running_or_notify_cancel():
                         done = self._attempt(connection, write, future)
                         committed += [done] if done else []
-        except SQLAlchemyError as error:
-            refusal = StoreUnavailable(f"The ledger refused the write: {_cause(error)}", retry_after=1)
-            for _, future in group:
-                if future.running():
-                    future.set_exception(refusal)
+        except Exception as error:
+            if not isinstance(error, SQLAlchemyError):
+                log.exception("a group of writes failed")
+            _refuse(
+                [future for _, future in group],
+                StoreUnavailable(f"The ledger refused the write: {_cause(error)}", retry_after=1),
+            )
             return
-        self._publish(committed)
+        try:
+            self._publish(committed)
+        except RuntimeError:  # the event loop is gone: what is on disk is done all the same
+            for write_done in committed:
+                write_done.future.set_result(write_done.value)
 
     def _attempt(self, connection: Connection, write: Write, future: "Future[Any]") -> Committed | None:
         """Run one write in its savepoint. A refusal is the write's own answer; a fault of the database
         goes up and fails the group, which is rolled back as a whole."""
-        transaction = Transaction(connection, self._now)
+        transaction = Transaction(connection, self._now, self._next_seq)
         try:
             with connection.begin_nested():
                 value = write(transaction)
-        except SQLAlchemyError:
-            raise
-        except BrainError as refusal:
+                transaction.flush()
+        except (BrainError, *_OWN_FAULTS) as refusal:
             future.set_exception(refusal)
             return None
+        except SQLAlchemyError:
+            raise
         except Exception as bug:  # noqa: BLE001 - a bug in one write must neither end the thread nor the group
             future.set_exception(bug)
             return None
         return Committed(future, value, transaction.changes)
 
 
-def _cause(error: SQLAlchemyError) -> str:
+def _refuse(futures: list["Future[Any]"], refusal: StoreUnavailable) -> None:
+    """Answer those that have no answer yet, begun or not."""
+    for future in futures:
+        if not future.done() and (future.running() or future.set_running_or_notify_cancel()):
+            future.set_exception(refusal)
+
+
+def _cause(error: Exception) -> str:
     """The database's own words, without the statement and its parameters, which hold text."""
+    # The first of them: a full disk undoes the whole transaction, and then the savepoint is missed too.
+    context: BaseException | None = error
+    while context is not None:
+        error = context if isinstance(context, SQLAlchemyError) else error
+        context = context.__context__
     return str(getattr(error, "orig", None) or type(error).__name__)

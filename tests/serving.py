@@ -55,9 +55,9 @@ class Api:
     def request(self, method: str, path: str, body: Any = None, **options: Any) -> httpx.Response:
         """`body` is sent as it is when it is bytes, else as JSON, all escaped."""
         names = {"x-brain-agent": self.agent, "x-brain-user": self.user}
-        headers = {name: value for name, value in names.items() if value is not None}
+        headers = httpx.Headers({name: value for name, value in names.items() if value is not None})
+        headers.update(options.pop("headers", None))
         content = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        headers |= options.pop("headers", {})
         return self.http.request(method, path, content=content, headers=headers, **options)
 
     def get(self, path: str, **options: Any) -> httpx.Response:

@@ -25,7 +25,7 @@ def upgrade() -> None:
     op.create_index("edges_by_target", "edges", ["to_id"], unique=False)
     op.create_table(
         "events",
-        sa.Column("seq", BIG, autoincrement=True, nullable=False),
+        sa.Column("seq", BIG, autoincrement=False, nullable=False),
         sa.Column("at", BIG, nullable=False),
         sa.Column("product", sa.String(), nullable=False),
         sa.Column("agent", sa.String(), nullable=False),
@@ -36,7 +36,6 @@ def upgrade() -> None:
         sa.Column("request_id", sa.String(), nullable=True),
         sa.Column("fields", sa.JSON(), nullable=False),
         sa.PrimaryKeyConstraint("seq"),
-        sqlite_autoincrement=True,
     )
     op.create_table(
         "idempotency",

@@ -1,0 +1,94 @@
+"""Whatever is sent to a route, the answer is a document of ours and never a 5xx."""
+
+import json
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from models.layers import LAYERS
+from service.operations import OPERATIONS, Operation
+from tests.serving import Api
+
+pytest_plugins = ["tests.serving_fixtures"]
+
+POSTS = [operation for operation in OPERATIONS if operation.route.method == "POST"]
+GETS = [operation for operation in OPERATIONS if operation.route.method == "GET"]
+bounded = settings(
+    max_examples=150,
+    deadline=None,
+    database=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+# All of them: surrogates, NUL, integers of any size, floats that are not finite.
+texts = st.text(max_size=12) | st.sampled_from(
+    ["", " ", "\0", "\ud800", "a" * 70_000, *LAYERS, "merge", "user"]
+)
+numbers = (
+    st.integers() | st.floats() | st.sampled_from([2**53, 2**63 - 1, 2**63, -(2**63), 10**30, 0, 1, -0.0])
+)
+values = st.recursive(
+    st.none() | st.booleans() | numbers | texts,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
+    max_leaves=10,
+)
+GOOD = {
+    "brain_memory_add": {"content": "a", "metadata": {}, "tags": ["t"], "session_id": "s"},
+    "brain_memory_add_batch": {"items": [{"content": "a"}, {"content": "b"}]},
+    "brain_memory_search": {"query": "a b", "limit": 3},
+}
+
+
+def bodies(operation: Operation[Any]) -> st.SearchStrategy[Any]:
+    """Arguments of the right names with any values, mostly over a good body; or anything at all."""
+    names = st.sampled_from(sorted(operation.input.model_fields)) | st.text(max_size=5)
+    over_good = st.dictionaries(names, values, max_size=4).map(lambda given: GOOD[operation.name] | given)
+    items = st.fixed_dictionaries(
+        {"items": st.lists(over_good | values, max_size=3), "atomic": st.booleans()}
+    )
+    keyed = items.map(lambda body: body | {"idempotency_key": "k"})
+    return over_good | (items | keyed if operation.name == "brain_memory_add_batch" else values)
+
+
+@pytest.mark.parametrize("operation", POSTS, ids=lambda operation: operation.name)
+def test_no_body_of_a_post_makes_a_server_error(api: Api, operation: Operation[Any]) -> None:
+    @bounded
+    @given(bodies(operation))
+    def check(body: Any) -> None:
+        answer = api.post(operation.route.path, json.dumps(body).encode())
+        assert answer.status_code < 500, (body, answer.text)
+        assert answer.json()["request_id"]
+
+    check()
+
+
+@pytest.mark.parametrize("operation", POSTS, ids=lambda operation: operation.name)
+def test_no_bytes_make_a_server_error(api: Api, operation: Operation[Any]) -> None:
+    good = json.dumps(GOOD[operation.name]).encode()
+
+    @bounded
+    @given(st.binary(max_size=40), st.integers(0, len(good)), st.integers(0, len(good)))
+    def check(noise: bytes, start: int, end: int) -> None:
+        answer = api.post(operation.route.path, good[:start] + noise + good[end:])
+        assert answer.status_code < 500, answer.text
+
+    check()
+
+
+@pytest.mark.parametrize("operation", GETS, ids=lambda operation: operation.name)
+def test_no_query_string_makes_a_server_error(api: Api, operation: Operation[Any]) -> None:
+    names = st.sampled_from(["include", *operation.input.model_fields]) | st.text(max_size=5)
+    texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.integers().map(str)
+
+    @bounded
+    @given(texts, st.dictionaries(names, texts | st.lists(texts, max_size=2), max_size=3))
+    def check(memory_id: str, params: dict[str, Any]) -> None:
+        path = operation.route.path.replace("{memory_id}", quote(memory_id, safe="") or "x")
+        answer = api.get(path, params=params)
+        assert answer.status_code < 500, answer.text
+
+    check()
