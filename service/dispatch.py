@@ -1,5 +1,6 @@
 """One path for every call, through whichever door: right, validation, use case, answer or error."""
 
+import asyncio
 import time
 from typing import Any
 
@@ -9,7 +10,7 @@ from models.answers import Reply
 from models.errors import BrainError, Forbidden, InternalError
 from models.scope import Caller
 from service.brain import Brain
-from service.operations import Operation
+from service.operations import LONG_BODY, Operation
 from service.validation import validate
 
 log = structlog.get_logger()
@@ -26,7 +27,10 @@ async def run(
     try:
         if operation.right not in caller.rights:
             raise Forbidden(f"{operation.name} needs the right '{operation.right}'.")
-        request = validate(operation.input, arguments, texts=texts)
+        if operation.route.max_body > LONG_BODY:  # walking over it may take seconds: not on the event loop
+            request = await asyncio.to_thread(validate, operation.input, arguments)
+        else:
+            request = validate(operation.input, arguments, texts=texts)
         reply = await operation.run(brain, caller, request)
     except BrainError as refusal:
         document = refusal.document(caller.request_id)

@@ -1,5 +1,6 @@
 """The HTTP door: one Starlette route for each path, derived from the registry."""
 
+import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, get_origin
 
@@ -24,7 +25,7 @@ from service import dispatch
 from service.brain import Brain
 from service.metrics import Metrics
 from service.openapi import openapi_document
-from service.operations import OPERATIONS, Operation
+from service.operations import LONG_BODY, OPERATIONS, Operation
 from service.responses import answer, document, problem
 
 log = structlog.get_logger()
@@ -70,7 +71,7 @@ async def _arguments(request: Request, operation: Operation[Any]) -> tuple[Any, 
         query = _query(request, operation) if request.scope["query_string"] else {}
         return {**query, **request.path_params}, True
     body = await _body(request, operation.route.max_body)
-    arguments = verbatim.parse(body) if body else {}
+    arguments = await _parsed(body)
     if not isinstance(arguments, dict):
         return arguments, False
     if request.query_params:
@@ -83,6 +84,12 @@ async def _arguments(request: Request, operation: Operation[Any]) -> tuple[Any, 
     if key is not None and writes_once and arguments.setdefault("idempotency_key", key) != key:
         raise invalid("idempotency_key", "differs from the Idempotency-Key header")
     return arguments, False
+
+
+async def _parsed(body: bytes) -> Any:
+    if len(body) > LONG_BODY:
+        return await asyncio.to_thread(verbatim.parse, body)
+    return verbatim.parse(body) if body else {}
 
 
 def _query(request: Request, operation: Operation[Any]) -> dict[str, Any]:

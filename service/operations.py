@@ -13,6 +13,7 @@ from service.brain import Brain
 from service.validation import In
 
 KIB = 1024
+LONG_BODY = 1024 * KIB  # bytes; operations that take more have their arguments parsed in a thread
 
 
 @dataclass(frozen=True, slots=True)
