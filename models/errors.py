@@ -10,7 +10,11 @@
     ├── IdempotencyKeyReused    409 idempotency_key_reused
     ├── PositionTaken           409 position_taken
     ├── Duplicate               409 duplicate
+    ├── ConflictState           409 conflict_state
+    ├── ImmutableLayer          409 immutable_layer
+    ├── LowerAuthority          409 lower_authority
     ├── MemoryForgotten         410 memory_forgotten
+    ├── VersionConflict         412 version_conflict
     ├── TooLarge                413 too_large
     ├── InvalidArgument         422 invalid_argument
     ├── StoreUnavailable        503 store_unavailable   (retryable)
@@ -111,9 +115,29 @@ class Duplicate(BrainError):
     hint = "Use on_duplicate=merge to unite them, or keep to store a second one."
 
 
+class ConflictState(BrainError):
+    status, code, title = 409, "conflict_state", "The memory's state does not allow it"
+    hint = "Read the memory with include=details and act on what the detail names."
+
+
+class ImmutableLayer(BrainError):
+    status, code, title = 409, "immutable_layer", "What was said can't be changed"
+    hint = "Keep the l1_raw memory and add a new one that corrects it, with source_raw_memory_id."
+
+
+class LowerAuthority(BrainError):
+    status, code, title = 409, "lower_authority", "A lower authority can't replace a higher one"
+    hint = "Add it as a memory of its own, or write with at least the authority of the one that stands."
+
+
 class MemoryForgotten(BrainError):
     status, code, title = 410, "memory_forgotten", "The memory was forgotten"
     hint = "Its text is hidden; search for what replaced it."
+
+
+class VersionConflict(BrainError):
+    status, code, title = 412, "version_conflict", "The memory has changed since you read it"
+    hint = "Read it again and decide anew; its version is in details, and in the ETag over HTTP."
 
 
 class TooLarge(BrainError):

@@ -16,6 +16,7 @@ from models.scope import Caller
 from service.brain import Brain
 from service.fields import memory_fields
 from service.validation import validate
+from stores.acts import Act
 from stores.addition import Addition, Item, Outcome, Refused, store_each, store_item
 from stores.idempotency import Once
 from stores.words import analyze
@@ -24,7 +25,7 @@ from stores.writer import Transaction
 
 async def add(brain: Brain, caller: Caller, request: AddMemory) -> Reply:
     [item] = await _items(brain, caller, [request])
-    addition = Addition(caller, "brain_memory_add", brain.fingerprint())
+    addition = Addition(Act(caller, "brain_memory_add", brain.fingerprint()))
     outcome: Outcome = await brain.write(lambda transaction: store_item(addition, transaction, item))
     return Reply({**_added(brain, outcome)}, _status(outcome))
 
@@ -36,7 +37,7 @@ async def add_batch(brain: Brain, caller: Caller, request: AddBatch) -> Reply:
         raise _first_refusal(checked)
     made = iter(await _items(brain, caller, good))
     items: list[Item | Refused] = [next(made) if isinstance(item, AddMemory) else item for item in checked]
-    addition = Addition(caller, "brain_memory_add", brain.fingerprint())
+    addition = Addition(Act(caller, "brain_memory_add", brain.fingerprint()))
     # A refused item may hold what JSON can't say; its Python text tells it apart as well.
     same = [
         item if isinstance(ok, AddMemory) else repr(item)

@@ -6,15 +6,22 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import and_, bindparam, func, select, update
+from sqlalchemy import and_, bindparam, func, select
 
 from models.draft import Draft, content_key
-from models.errors import BrainError, Duplicate, PositionTaken, invalid
-from models.memory import Memory, State
-from models.scope import Caller
+from models.errors import (
+    BrainError,
+    Duplicate,
+    MemoryForgotten,
+    MemoryNotFound,
+    PositionTaken,
+    invalid,
+)
+from models.memory import Memory
+from stores.acts import Act
 from stores.changes import Change, Edge
 from stores.idempotency import Once
-from stores.inserts import insert_edges, insert_vectors, queue, requeue
+from stores.inserts import insert_edges, insert_vectors, queue
 from stores.rows import memory_from, memory_values, select_memories, tag_values, version_values
 from stores.schema import memories, tags, tokens, vectors, versions
 from stores.words import ANALYZER
@@ -51,12 +58,10 @@ class Stored:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Addition:
-    """Stores drafts for a caller. All of them, or none: the caller's savepoint ends with the first refusal.
-    `fingerprint` names the model of the drafts' vectors."""
+    """Stores drafts. All of them, or none: the caller's savepoint ends with the first refusal. Their vectors
+    are of the act's fingerprint."""
 
-    caller: Caller
-    operation: str
-    fingerprint: str | None
+    act: Act
 
     def store(self, transaction: Transaction, draft: Draft) -> Stored:
         """Store one draft. Raises InvalidArgument, Duplicate or PositionTaken."""
@@ -65,7 +70,7 @@ class Addition:
             equal = _equal_memory(transaction, draft.memory)
             if equal is not None:
                 return self._unite(transaction, equal, draft)
-        return self._insert(transaction, draft)
+        return self.insert(transaction, draft)
 
     def _check_lineage(self, transaction: Transaction, memory: Memory) -> None:
         """Every id that the memory rests on must be readable by the caller."""
@@ -73,10 +78,10 @@ class Addition:
         if memory.source_raw_memory_id is not None:
             named["source_raw_memory_id"] = memory.source_raw_memory_id
         for field, memory_id in named.items():
-            row = transaction.execute(select_memories().where(memories.c.memory_id == memory_id)).first()
-            found = None if row is None else memory_from(row)
-            if found is None or found.hidden or not self.caller.reaches(found.partition):
-                raise invalid(field, "names no memory in reach")
+            try:
+                found = self.act.find(transaction, memory_id)
+            except (MemoryNotFound, MemoryForgotten):
+                raise invalid(field, "names no memory in reach") from None
             if field == "source_raw_memory_id" and found.layer != "l1_raw":
                 raise invalid(field, f"must name an l1_raw memory; this one is {found.layer}")
 
@@ -92,33 +97,21 @@ class Addition:
         )
         if len(state.tags) > MAX_TAGS:
             raise invalid("tags", f"with those of the equal memory {equal.memory_id} over {MAX_TAGS}")
-        if state != mine:
-            self._change(transaction, equal, state, ("tags", "evidence_ids"))
-        return Stored(equal.memory_id, True, _has_vectors(transaction, equal.memory_id, self.fingerprint))
+        added = tuple(id for id in state.evidence_ids if id not in mine.evidence_ids)
+        links = tuple(Edge(id, "evidence_for", equal.memory_id) for id in added)
+        self.act.change(transaction, equal, state, ("tags", "evidence_ids"), links)
+        indexed = _has_vectors(transaction, equal.memory_id, self.act.fingerprint)
+        return Stored(equal.memory_id, True, indexed)
 
-    def _change(
-        self, transaction: Transaction, memory: Memory, state: State, fields: tuple[str, ...]
-    ) -> None:
-        """Store a new version of a memory with another state."""
-        seq = self._event(transaction, memory, fields)
-        current = (versions.c.memory_id == memory.memory_id) & versions.c.to_seq.is_(None)
-        transaction.execute(update(versions).where(current).values(to_seq=seq))
-        changed = memory.with_state(memory.version + 1, state)
-        transaction.insert(versions, [version_values(changed, seq, transaction.now)])
-        transaction.insert(tags, tag_values(changed))
-        added = tuple(id for id in state.evidence_ids if id not in memory.state.evidence_ids)
-        links = tuple(Edge(id, "evidence_for", memory.memory_id) for id in added)
-        insert_edges(transaction, links, seq)
-        requeue(transaction, changed, "index", seq)
-        transaction.changes.append(Change(changed, edges=links))
-
-    def _insert(self, transaction: Transaction, draft: Draft) -> Stored:
+    def insert(self, transaction: Transaction, draft: Draft) -> Stored:
+        """Store a draft as a new memory, whatever else there is. Raises PositionTaken."""
         memory = _seated(transaction, draft.memory)
-        seq = self._event(transaction, memory)
+        seq = self.act.event(transaction, memory.partition, memory.memory_id)
         memory = replace(
             memory, seq=seq, gmt_created=transaction.now, number=_next_number(transaction, memory)
         )
         id = memory.memory_id
+        transaction.new_contents.add((*memory.partition, content_key(memory.content)))
         transaction.insert(memories, [memory_values(memory, content_key(memory.content))])
         transaction.insert(versions, [version_values(memory, seq, transaction.now)])
         transaction.insert(tags, tag_values(memory))
@@ -126,21 +119,11 @@ class Addition:
         transaction.insert(tokens, [{"memory_id": id, "analyzer": ANALYZER, "terms": terms}])
         links = _lineage_edges(memory)
         insert_edges(transaction, links, seq)
-        if draft.vectors is not None and self.fingerprint is not None:
-            insert_vectors(transaction, id, self.fingerprint, draft.vectors)
+        if draft.vectors is not None and self.act.fingerprint is not None:
+            insert_vectors(transaction, id, self.act.fingerprint, draft.vectors)
         queue(transaction, memory, "embed" if draft.vectors is None else "index", seq)
         transaction.changes.append(Change(memory, draft.terms, draft.vectors, links))
         return Stored(id, False, draft.vectors is not None)
-
-    def _event(self, transaction: Transaction, memory: Memory, fields: tuple[str, ...] = ()) -> int:
-        return transaction.event(
-            self.operation,
-            memory.partition,
-            memory.memory_id,
-            key_id=self.caller.key_id,
-            request_id=self.caller.request_id,
-            fields=fields,
-        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -171,7 +154,7 @@ class Refused:
 def store_item(addition: Addition, transaction: Transaction, item: Item) -> Outcome:
     """Store an item, once however often it comes. Raises what `Addition.store` and `Once` raise."""
     if item.once is not None:
-        before = item.once.recall(transaction, addition.caller)
+        before = item.once.recall(transaction, addition.act.caller)
         if before is not None:
             return Outcome(tuple(before["memory_ids"]), before["deduplicated"], before["indexed"], True)
     stored = [addition.store(transaction, draft) for draft in item.drafts]
@@ -186,7 +169,7 @@ def store_item(addition: Addition, transaction: Transaction, item: Item) -> Outc
             "deduplicated": outcome.deduplicated,
             "indexed": outcome.indexed,
         }
-        item.once.keep(transaction, addition.caller, kept)
+        item.once.keep(transaction, addition.act.caller, kept)
     return outcome
 
 
@@ -230,7 +213,6 @@ def _equal_memory(transaction: Transaction, memory: Memory) -> Memory | None:
     key = (*memory.partition, asked["content_key"])
     if key in transaction.new_contents:
         transaction.flush()  # an equal one came earlier in this write
-    transaction.new_contents.add(key)
     found = [memory_from(row) for row in transaction.connection.execute(_WITH_CONTENT, asked)]
     return next((old for old in sorted(found, key=lambda m: m.seq) if _is_duplicate(old, memory)), None)
 
@@ -271,10 +253,13 @@ def _next_number(transaction: Transaction, memory: Memory) -> int:
 
 
 def _lineage_edges(memory: Memory) -> tuple[Edge, ...]:
-    evidence = [Edge(id, "evidence_for", memory.memory_id) for id in memory.state.evidence_ids]
-    if memory.source_raw_memory_id is None:
-        return tuple(evidence)
-    return (Edge(memory.memory_id, "derived_from", memory.source_raw_memory_id), *evidence)
+    id, state = memory.memory_id, memory.state
+    raw = memory.source_raw_memory_id
+    return (
+        *(Edge(id, "supersedes", old) for old in state.supersedes),
+        *(() if raw is None else (Edge(id, "derived_from", raw),)),
+        *(Edge(evidence, "evidence_for", id) for evidence in state.evidence_ids),
+    )
 
 
 def _has_vectors(transaction: Transaction, memory_id: str, fingerprint: str | None) -> bool:

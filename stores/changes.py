@@ -38,9 +38,10 @@ class Edge:
 @dataclass(frozen=True, slots=True, eq=False)
 class Change:
     """A memory as it stands after a commit. `terms` and `vectors` (chunks, dimensions) are given when the
-    commit wrote them, `edges` are those that it added."""
+    commit wrote them, `edges` are those that it added and `unlinked` those that it ended."""
 
     memory: Memory
     terms: tuple[str, ...] | None = None
     vectors: Floats | None = None
     edges: tuple[Edge, ...] = ()
+    unlinked: tuple[Edge, ...] = ()

@@ -7,7 +7,7 @@ Reads may be called from any thread. They raise `StoreUnavailable` when the data
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -120,7 +120,8 @@ class Ledger:
             self._quiet.wait_for(lambda: not self._reads)
         for connection in self._opened:
             connection.close()
-        with self._engine.connect() as connection:
+        # Not possible on a file that could not even be opened; and the next start reads a log as well.
+        with suppress(SQLAlchemyError), self._engine.connect() as connection:
             connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
         self._engine.dispose()
 

@@ -136,6 +136,8 @@ class ResidentPartition:
             self._with_vectors.add(row)
         for edge in change.edges:
             self.graph.link(edge)
+        for edge in change.unlinked:
+            self.graph.unlink(edge.from_id, edge.type, edge.to_id)
         return True
 
     def snapshot(self, terms: Sequence[str]) -> Snapshot:

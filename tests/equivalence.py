@@ -1,6 +1,7 @@
 """The check that ledger ≡ graph ≡ vdb: whatever the ledger holds, the projections show the same."""
 
 from collections import Counter
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,8 @@ from stores.vdb import shard_of
 
 async def check(brain: Brain) -> None:
     """Compare everything in the ledger with memory, as it is and as it would be loaded, and with Chroma.
-    What still waits in the outbox may be missing or older there, and nothing else may."""
+    What still waits in the outbox may be missing or older there, and nothing else may. The brain must be at
+    rest: no write under way, no embedding either."""
     ids, behind = _in_ledger(brain)
     found = {memory_id: brain.ledger.find(memory_id) for memory_id in ids}
     records = {memory_id: memory for memory_id, memory in found.items() if memory and not memory.hidden}
@@ -91,7 +93,7 @@ def _check_sessions(resident: ResidentPartition, records: dict[str, Memory]) -> 
             for edge in resident.graph.edges(memory_id)
             if edge.type == "next"
         }
-        assert follows == dict(zip(ids, ids[1:], strict=False))
+        assert follows == dict(pairwise(ids))
 
 
 async def _check_vdb(brain: Brain, records: dict[str, Memory], behind: set[str]) -> None:

@@ -2,12 +2,13 @@
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from models.embedder import EncodeFailed
 from service.brain import Brain, record_from
 from stores.inserts import requeue
 from stores.vdb import VdbRow
@@ -32,6 +33,12 @@ ME = caller("me")
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Give the brain turns on the loop until the condition holds."""
+    while not condition():  # noqa: ASYNC110 - there is no event for what the tests look at
+        await asyncio.sleep(0)
 
 
 def indexed(vdb: SwitchVdb) -> set[str]:
@@ -130,8 +137,7 @@ async def test_a_broken_shard_does_not_hold_up_the_others(tmp_path: Path) -> Non
         behind = await add(brain, ME, "stays behind")
         theirs = await add(brain, other, "theirs")
         assert len({shard, *vdb.shards}) == 1
-        while theirs not in indexed(vdb):
-            await asyncio.sleep(0)
+        await until(lambda: theirs in indexed(vdb))
         assert behind not in indexed(vdb)
         assert brain.applier.last_error == "the shard is broken"
         vdb.broken = set()
@@ -167,7 +173,7 @@ async def test_a_write_that_arrives_while_its_older_state_is_applied_is_not_lost
         assert await add(brain, ME, "the same", tags=["new"]) == memory_id
         go_on.set()
         await drained(brain)
-        [(shard, rows)] = vdb.shards.items()
+        [rows] = vdb.shards.values()
         stored = record_from(rows[memory_id].record)
         assert stored is not None
         assert (stored.version, stored.state.tags) == (2, ("old", "new"))
@@ -200,7 +206,8 @@ async def test_applying_everything_again_changes_nothing(tmp_path: Path) -> None
 async def test_an_embedding_whose_task_was_replaced_meanwhile_does_not_count(tmp_path: Path) -> None:
     vdb, encoder = SwitchVdb(), SwitchEncoder(fail=True)
     async with running(tmp_path, vdb=vdb, load=lambda: encoder) as brain:
-        await asyncio.wait([asyncio.wrap_future(brain.embedder.embed_query("loads the model"))])
+        with pytest.raises(EncodeFailed):
+            await asyncio.wrap_future(brain.embedder.embed_query("loads the model"))
         memory_id = await add(brain, ME, "later")
         memory = brain.ledger.find(memory_id)
         assert memory is not None
@@ -243,8 +250,7 @@ async def test_vectors_follow_when_the_encoder_recovers_and_no_text_is_blamed_fo
         await model_ready(brain)
         encoder.fail = True
         ids = await add_many(brain, 30)
-        while sum(clock.slept) < 600:
-            await asyncio.sleep(0)
+        await until(lambda: sum(clock.slept) >= 600)
         assert (parked(brain), indexed(vdb)) == ({}, set())
         assert await search(brain, ME, "number 29", limit=1) == [ids[29]]
         encoder.fail = False
@@ -274,9 +280,8 @@ async def test_the_applier_outlives_a_ledger_that_cannot_be_read(tmp_path: Path)
     async with running(tmp_path, vdb=vdb, clock=clock) as brain:
         await model_ready(brain)
         await brain.write(lambda t: t.connection.exec_driver_sql("ALTER TABLE outbox RENAME TO away"))
-        while len(clock.slept) < 3:
-            brain.applier.wake()
-            await asyncio.sleep(0)
+        brain.applier.wake()
+        await until(lambda: len(clock.slept) >= 3)
         assert brain.applier.last_error is not None
         await brain.write(lambda t: t.connection.exec_driver_sql("ALTER TABLE away RENAME TO outbox"))
         memory_id = await add(brain, ME, "after the fault")

@@ -4,11 +4,8 @@ After every step each caller sees exactly what the model says; whenever everythi
 the graph, Chroma and the model are equal. `SOAK=1` runs for many minutes, over the fake and the real Chroma.
 """
 
-import asyncio
 import os
 import shutil
-import tempfile
-import threading
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -16,144 +13,22 @@ from typing import Any
 import orjson
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import invariant, precondition, rule
 
 from models.draft import content_key
 from models.scope import Caller
-from service.brain import Brain
 from stores.vdb import Vdb
 from tests.equivalence import check
-from tests.state.brains import (
-    Clock,
-    Shards,
-    SwitchEncoder,
-    SwitchVdb,
-    call,
-    caller,
-    crash_image,
-    drained,
-    make_brain,
-    model_ready,
-)
-from tests.state.model import INVALID, Added, Entry, Model, Refusal, Request
+from tests.state.brains import call, caller, drained, model_ready
+from tests.state.life import Life
+from tests.state.model import INVALID, Added, Entry, Refusal, Request
+from tests.state.requests import adds, callers, keys
 
 SOAK = os.environ.get("SOAK") == "1"
-LONG = " ".join(f"word{number}" for number in range(260))  # of several chunks
-TEXTS = [
-    "amber fox",
-    "AMBER \u200b Fox",
-    "birch",
-    "cobalt ember",
-    "delta-42 gate",
-    "北京天气",
-    "ünïcode 🧠",
-    LONG,
-]
-
-callers = st.builds(caller, st.sampled_from([None, "u", "v"]), st.sampled_from(["a", "b"]))
-texts = st.sampled_from(TEXTS)
-tags = st.lists(st.sampled_from(["red", "green", "blue"]), max_size=2, unique=True)
-sessions = st.sampled_from(["s", "t"])
-keys = st.none() | st.sampled_from(["k1", "k2", "k3"])
 
 
-def some(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Request]:
-    return st.fixed_dictionaries({"content": texts}, optional=fields)
-
-
-memories = some(
-    layer=st.sampled_from(["l0_basic_info", "l2_fact", "l7_intention", INVALID]),
-    tags=tags,
-    metadata=st.dictionaries(
-        st.sampled_from(["a", "b"]), st.integers() | st.text(max_size=5), max_size=2
-    ).filter(lambda value: all(not isinstance(v, int) or abs(v) < 2**63 for v in value.values())),
-    frame=st.sampled_from(["team", "private"]),
-    on_duplicate=st.sampled_from(["merge", "keep", "error"]),
-    source_authority=st.sampled_from(["policy", "team"]),
-)
-seated = st.builds(
-    lambda request, session, position: {**request, "session_id": session, "session_position": position},
-    some(kind=st.sampled_from(["memory", "message"]), on_duplicate=st.sampled_from(["merge", "keep"])),
-    sessions,
-    st.integers(0, 6),
-)
-messages = st.builds(
-    lambda request, session: {**request, "kind": "message", "session_id": session},
-    some(actor=st.sampled_from(["Melanie", "Tom"])),
-    sessions,
-)
-conversations = st.builds(
-    lambda turns, session: {
-        "messages": [{"role": "user", "content": turn} for turn in turns],
-        "session_id": session,
-    },
-    st.lists(texts, min_size=1, max_size=4),
-    sessions,
-)
-adds = memories | seated | messages | conversations
-
-
-class Machine(RuleBasedStateMachine):
-    """A brain over the in-memory Chroma, whose rows outlive a restart as a directory would."""
-
-    deadline_ms = 20  # what a cold read waits for a Chroma that hangs; the fake answers at once or never
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.runner = asyncio.Runner()
-        self.root = Path(tempfile.mkdtemp(prefix="brain-state-"))
-        self.lives = 0
-        self.model = Model()
-        self.clock = Clock()
-        self.shards: Shards = {}
-        self.fresh = 0  # entries before this one were read in full before
-
-    # The brain's life
-
-    @initialize(loaded=st.booleans())
-    def begin(self, loaded: bool) -> None:
-        self.start(self.root / "0", loaded=loaded)
-
-    def make_vdb(self, directory: Path) -> Any:
-        return SwitchVdb(self.shards)
-
-    def start(self, directory: Path, *, loaded: bool) -> None:
-        self.directory = directory
-        self.encoder, self.load = SwitchEncoder(), threading.Event()
-        encoder, load = self.encoder, self.load
-        if loaded:
-            load.set()
-
-        def loading() -> SwitchEncoder:
-            load.wait(60)
-            return encoder
-
-        async def start() -> Brain:
-            self.vdb = self.make_vdb(directory)
-            brain = make_brain(
-                directory,
-                vdb=self.vdb,
-                load=loading,
-                clock=self.clock,
-                read_deadline_ms=self.deadline_ms,
-            )
-            await brain.start()
-            if loaded:
-                await model_ready(brain)
-            return brain
-
-        self.brain = self.runner.run(start())
-
-    def stop(self) -> None:
-        self.load.set()
-        self.heal()
-        self.runner.run(self.brain.close())
-
-    def heal(self) -> None:
-        self.encoder.fail = False
-        if isinstance(self.vdb, SwitchVdb):
-            self.vdb.fail = False
-            self.vdb.hangs(False)
+class Machine(Life):
+    """What is written and looked at while that happens."""
 
     def teardown(self) -> None:
         if hasattr(self, "brain"):
@@ -161,45 +36,6 @@ class Machine(RuleBasedStateMachine):
             self.stop()
         self.runner.close()
         shutil.rmtree(self.root)
-
-    @rule(loaded=st.booleans())
-    def restart(self, loaded: bool) -> None:
-        self.stop()
-        self.start(self.directory, loaded=loaded)
-
-    @rule(loaded=st.booleans())
-    def kill(self, loaded: bool) -> None:
-        """Go on from what was on disk, in the ledger and in Chroma, at one moment of a brain that ran on."""
-        self.lives += 1
-        image = self.root / str(self.lives)
-        shards = self.vdb.shards if isinstance(self.vdb, SwitchVdb) else {}
-        self.runner.run(crash_image(self.brain, image))
-        self.stop()
-        self.shards = shards
-        self.start(image, loaded=loaded)
-
-    @rule()
-    def evict(self) -> None:
-        self.runner.run(self.all_out())
-
-    async def all_out(self) -> None:
-        self.brain.residents.evict_all()
-
-    # Faults
-
-    @rule(how=st.sampled_from(["fail", "hang", "well"]))
-    def chroma(self, how: str) -> None:
-        if isinstance(self.vdb, SwitchVdb):
-            self.vdb.fail = how == "fail"
-            self.vdb.hangs(how == "hang")
-
-    @rule(fail=st.booleans())
-    def embedder(self, fail: bool) -> None:
-        self.encoder.fail = fail
-
-    @rule()
-    def model_loads(self) -> None:
-        self.load.set()
 
     # Writing
 
@@ -388,7 +224,7 @@ def verbatim(custom: Any) -> Any:
 
 
 quick = settings(
-    max_examples=1_000 if SOAK else 25,
+    max_examples=1_000 if SOAK else 45,
     stateful_step_count=60 if SOAK else 25,
     deadline=None,
     suppress_health_check=list(HealthCheck),
@@ -398,5 +234,5 @@ TestStateMachine = Machine.TestCase
 TestStateMachine.settings = quick
 TestRealChroma = RealChroma.TestCase
 TestRealChroma.settings = settings(
-    quick, max_examples=40 if SOAK else 3, stateful_step_count=60 if SOAK else 15
+    quick, max_examples=40 if SOAK else 4, stateful_step_count=60 if SOAK else 15
 )
