@@ -25,6 +25,7 @@ class Draft:
 
     memory: Memory
     terms: tuple[str, ...]
+    content_key: str
     vectors: NDArray[np.float32] | None
     on_duplicate: Literal["merge", "keep", "error"]
 

@@ -1,8 +1,9 @@
 """The embed thread: one thread that owns one encoder, takes texts and hands out futures.
 
 Queries go before documents. Documents are cut into runs of about 30 ms that share a forward pass, and queries
-are answered between runs. What is queued is batched, without waiting for more to come. A huge document gives
-only a few chunks to each round, so that everything queued makes progress.
+are answered between runs. What is queued is batched, without waiting for more to come. A round takes the
+shortest texts and a few chunks of the oldest one, so that a short text never waits behind a pile of long ones
+and a long one always makes progress. What waits holds no more memory than its text.
 """
 
 import threading
@@ -18,7 +19,9 @@ from numpy.typing import NDArray
 from models.embedding import BATCH, CHUNK_OVERLAP, EmbeddingError, Encoder, Encoding, Floats, normalise
 
 RUN_PIECES = 128  # at about 0.25 ms each on one core; a chunk that is longer runs alone
-ROUND_CHUNKS = 4  # what one text gives to a round
+TEXT_CHUNKS = 4  # what one text gives to a round
+ROUND_CHUNKS = 16  # after so many, what was queued meanwhile is looked at
+QUERY_CHUNKS = 2  # a query is a question: of more than 370 pieces only the first count
 
 
 class EmbedderClosed(EmbeddingError):
@@ -46,6 +49,8 @@ class QueryEncoding:
 class _Job:
     text: str
     result: Callable[[list[Encoding]], Any]
+    tokens: bool  # whether the word pieces' vectors are wanted: 300 KB a chunk
+    most: int | None = None  # chunks; the rest of the text is left out
     future: Future[Any] = field(default_factory=Future)
     chunks: list[list[int]] = field(default_factory=list)  # empty until the thread cuts the text
     encodings: dict[int, Encoding] = field(default_factory=dict)  # by the chunk's index
@@ -56,16 +61,6 @@ _Slice = tuple[_Job, int]  # one chunk of a job, by its index
 
 def _width(one: _Slice) -> int:
     return len(one[0].chunks[one[1]]) + 2  # with the two special tokens
-
-
-def _next_slices(jobs: Sequence[_Job]) -> list[_Slice]:
-    """One round: the next few chunks of every job. A round is finished before the next begins, so that the
-    chunks of a job that are done are its first ones."""
-    return [
-        (job, index)
-        for job in jobs
-        for index in range(len(job.encodings), min(len(job.encodings) + ROUND_CHUNKS, len(job.chunks)))
-    ]
 
 
 def _similar_runs(slices: Sequence[_Slice]) -> Iterator[list[_Slice]]:
@@ -90,6 +85,12 @@ def _whole_query(encodings: list[Encoding]) -> QueryEncoding:
         np.concatenate([e.pieces[skip:] for e, skip in zip(encodings, repeated, strict=True)]),
         np.concatenate([e.tokens[skip:] for e, skip in zip(encodings, repeated, strict=True)]),
     )
+
+
+def _without_tokens(encoding: Encoding) -> Encoding:
+    """The pooled vector alone, copied: a view would keep the whole run's arrays alive."""
+    none = np.empty((0, len(encoding.vector)), np.float32)
+    return Encoding(encoding.vector.copy(), np.empty(0, np.int32), none)
 
 
 @contextmanager
@@ -145,11 +146,11 @@ class Embedder:
                 self._changed.notify_all()
 
     def embed_query(self, text: str) -> Future[QueryEncoding]:
-        return self._submit(self._queries, _Job(text, _whole_query))
+        return self._submit(self._queries, _Job(text, _whole_query, True, QUERY_CHUNKS))
 
-    def embed_document(self, text: str) -> Future[tuple[Encoding, ...]]:
-        """One encoding per chunk, in the order of the text."""
-        return self._submit(self._documents, _Job(text, tuple))
+    def embed_document(self, text: str, *, tokens: bool = False) -> Future[tuple[Encoding, ...]]:
+        """One encoding per chunk, in the order of the text; without `tokens` it has no pieces."""
+        return self._submit(self._documents, _Job(text, tuple, tokens))
 
     def _submit(self, queue: dict[_Job, None], job: _Job) -> Future[Any]:
         with self._changed:
@@ -187,19 +188,26 @@ class Embedder:
     def _serve(self, encoder: Encoder) -> None:
         while self._wait_until(lambda: bool(self._queries or self._documents)):
             self._answer_queries(encoder)
-            for job in self._pending(self._documents):
-                self._cut(encoder, job)
-                self._answer_queries(encoder)
-            for run in _similar_runs(_next_slices(self._pending(self._documents))):
+            for run in _similar_runs(self._next_slices(encoder, self._pending(self._documents))):
                 self._encode(encoder, run)
                 self._answer_queries(encoder)
 
     def _answer_queries(self, encoder: Encoder) -> None:
         while jobs := self._pending(self._queries):
-            for job in jobs:
-                self._cut(encoder, job)
-            for run in _similar_runs(_next_slices(jobs)):
+            for run in _similar_runs(self._next_slices(encoder, jobs)):
                 self._encode(encoder, run)
+
+    def _next_slices(self, encoder: Encoder, jobs: Sequence[_Job]) -> list[_Slice]:
+        """One round: the next few chunks of the oldest text, then of the shortest. A round is finished
+        before the next begins, so that the chunks of a job that are done are its first ones."""
+        slices: list[_Slice] = []
+        for job in (*jobs[:1], *sorted(jobs[1:], key=lambda job: len(job.text))):
+            if len(slices) >= ROUND_CHUNKS:
+                break
+            self._cut(encoder, job)
+            done = len(job.encodings)
+            slices += [(job, index) for index in range(done, min(done + TEXT_CHUNKS, len(job.chunks)))]
+        return slices
 
     def _pending(self, queue: dict[_Job, None]) -> list[_Job]:
         with self._changed:
@@ -210,7 +218,8 @@ class Embedder:
     def _cut(self, encoder: Encoder, job: _Job) -> None:
         if not job.chunks:
             with _on_error(lambda cause: self._fail(job, EncodeFailed(type(cause).__name__), cause)):
-                job.chunks = encoder.chunk(job.text) or [[]]  # never none: such a job would never end
+                chunks = encoder.chunk(job.text) or [[]]  # never none: such a job would never end
+                job.chunks = chunks[: job.most]
 
     def _encode(self, encoder: Encoder, run: list[_Slice]) -> None:
         """One forward pass. Whoever is complete is settled at once: its commit overlaps the next run."""
@@ -225,7 +234,7 @@ class Embedder:
         with _on_error(fail):
             encodings = encoder.encode([job.chunks[index] for job, index in run])
             for (job, index), encoding in zip(run, encodings, strict=True):
-                job.encodings[index] = encoding
+                job.encodings[index] = encoding if job.tokens else _without_tokens(encoding)
                 if len(job.encodings) == len(job.chunks):
                     result = job.result([job.encodings[i] for i in range(len(job.chunks))])
                     self._leave(job)

@@ -4,8 +4,10 @@
     ├── BadJson                 400 bad_json
     ├── Unauthenticated         401 unauthenticated
     ├── Forbidden               403 forbidden
+    ├── AuthorityNotAllowed     403 authority_not_allowed
     ├── NoSuchRoute             404 not_found
     ├── MemoryNotFound          404 memory_not_found
+    ├── KeyNotFound             404 key_not_found
     ├── MethodNotAllowed        405 method_not_allowed
     ├── IdempotencyKeyReused    409 idempotency_key_reused
     ├── PositionTaken           409 position_taken
@@ -17,6 +19,7 @@
     ├── VersionConflict         412 version_conflict
     ├── TooLarge                413 too_large
     ├── InvalidArgument         422 invalid_argument
+    ├── RateLimited             429 rate_limited        (retryable)
     ├── StoreUnavailable        503 store_unavailable   (retryable)
     └── InternalError           500 internal_error      (a bug of ours, never of the caller's input)
 
@@ -77,12 +80,20 @@ class BadJson(BrainError):
 
 class Unauthenticated(BrainError):
     status, code, title = 401, "unauthenticated", "No valid credential"
-    hint = "Send Authorization: Bearer <key>."
+    hint = "Send Authorization: Bearer brain_<id>_<secret>; `brain keys create` makes such a key."
 
 
 class Forbidden(BrainError):
     status, code, title = 403, "forbidden", "Not allowed"
-    hint = "Call from this machine, by the address that the server printed at its start."
+    hint = (
+        "Use a credential that has what the detail names; without keys, call from this machine, by the "
+        "address that the server printed at its start."
+    )
+
+
+class AuthorityNotAllowed(BrainError):
+    status, code, title = 403, "authority_not_allowed", "The authority is above what the key may claim"
+    hint = "Write with at most the authority that the detail names, or use a key with a higher one."
 
 
 class NoSuchRoute(BrainError):
@@ -93,6 +104,11 @@ class NoSuchRoute(BrainError):
 class MemoryNotFound(BrainError):
     status, code, title = 404, "memory_not_found", "No such memory"
     hint = "Find the id with brain_memory_search or brain_memory_list, in the same agent and user."
+
+
+class KeyNotFound(BrainError):
+    status, code, title = 404, "key_not_found", "No such key"
+    hint = "`brain keys list` shows every key with its id."
 
 
 class MethodNotAllowed(BrainError):
@@ -148,6 +164,11 @@ class TooLarge(BrainError):
 class InvalidArgument(BrainError):
     status, code, title = 422, "invalid_argument", "An argument is not valid"
     hint = "Mend the arguments named in errors and call again."
+
+
+class RateLimited(BrainError):
+    status, code, title, retryable = 429, "rate_limited", "Too many requests", True
+    hint = "Wait for Retry-After seconds and repeat the call; limits.requests_per_second sets the rate."
 
 
 class StoreUnavailable(BrainError):

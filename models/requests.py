@@ -33,7 +33,7 @@ def _unique(values: list[str]) -> list[str]:
     return list(dict.fromkeys(values))
 
 
-def _metadata(value: dict[str, Any]) -> dict[str, Any]:
+def limit_metadata(value: dict[str, Any]) -> dict[str, Any]:
     if len(verbatim.dump(value).encode("utf-8")) > MAX_METADATA_BYTES:
         raise ValueError(f"must be at most {MAX_METADATA_BYTES} bytes of JSON")
     return value
@@ -51,6 +51,9 @@ Tag = Annotated[str, Field(min_length=1, max_length=128)]
 Tags = Annotated[list[Tag], Field(max_length=64), AfterValidator(_unique)]
 MemoryId = Annotated[str, Field(min_length=1, max_length=64)]
 EpochMs = Annotated[int, Field(ge=-62_135_596_800_000, le=253_402_300_799_999)]
+AsOf = Annotated[
+    EpochMs | None, Field(description="As it stood then, epoch ms; what was forgotten since stays hidden.")
+]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -74,6 +77,7 @@ class GetMemory(Request):
             description="Further keys: `details` adds the rest of the record (version, kind, …).",
         ),
     ] = []
+    as_of: AsOf = None
 
 
 class Turn(Request):
@@ -108,7 +112,7 @@ class AddMemory(Request):
     metadata: Annotated[
         dict[str, Any],
         Field(description="Your own JSON object, given back verbatim as `custom`; at most 16 KiB."),
-        AfterValidator(_metadata),
+        AfterValidator(limit_metadata),
     ] = {}
     tags: Annotated[Tags, Field(description='Labels to filter by, e.g. ["billing"]; order kept.')] = []
     memory_at: Annotated[
@@ -141,6 +145,9 @@ class AddMemory(Request):
     ] = None
     project: Annotated[str, Field(max_length=1024, description="A further filter inside the scope.")] = ""
     origin_id: Annotated[Label | None, Field(description="The shared original across reposts.")] = None
+    supersedes: Annotated[
+        list[MemoryId], Field(max_length=64, description="Ids of the current memories that it replaces.")
+    ] = []
     on_duplicate: Annotated[
         Literal["merge", "keep", "error"],
         Field(description="An equal active memory exists: unite them, store a second one, or refuse."),
@@ -156,7 +163,7 @@ class AddMemory(Request):
         if self.session_position is not None and self.session_id is None:
             raise ValueError("session_position needs session_id")
         if self.messages is not None:
-            taken = {"session_position", "actor", "memory_at"} & self.model_fields_set
+            taken = {"session_position", "actor", "memory_at", "supersedes"} & self.model_fields_set
             if taken or self.kind == "memory":
                 name = min(taken, default="kind")
                 raise ValueError(f"{name} does not go with messages: each message says its own")
@@ -208,7 +215,7 @@ class Filters(Request):
     metadata: Annotated[
         dict[str, Any],
         Field(description='Exact values of top-level keys of `custom`, e.g. {"team": 2}; 2 is not "2".'),
-        AfterValidator(_metadata),
+        AfterValidator(limit_metadata),
     ] = {}
 
 
@@ -232,6 +239,7 @@ class ListMemories(Request):
     updated_since: Annotated[
         EpochMs | None, Field(description="Changed at or after this time, epoch ms.")
     ] = None
+    as_of: AsOf = None
     order: Annotated[
         Literal["newest", "oldest"], Field(description="By the order in which they were written.")
     ] = "newest"

@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from models.authority import Authority, rank
+from models.errors import AuthorityNotAllowed, FieldError
+
 
 class Scope(NamedTuple):
     """The tenant: the product comes from the credential, the agent from the credential or a header."""
@@ -27,13 +30,16 @@ class Partition(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Caller:
     """Who asks. `user` is None when the request names none: it then reads the whole scope and writes to
-    the default user's partition, whose user is the product's name."""
+    the default user's partition, whose user is the product's name. `ceiling` is the highest authority that
+    the caller may claim; `for_user` says that a person stands behind the calls."""
 
     scope: Scope
     user: str | None
     rights: frozenset[str]
     request_id: str
     key_id: str | None = None
+    ceiling: Authority = "policy"
+    for_user: bool = False
 
     @property
     def home(self) -> Partition:
@@ -43,3 +49,9 @@ class Caller:
     def reaches(self, partition: Partition) -> bool:
         """Whether a memory of this partition may be shown to the caller at all."""
         return partition.scope == self.scope and self.user in (None, partition.user)
+
+    def check_authority(self, claimed: Authority) -> None:
+        """Raises AuthorityNotAllowed when a write claims more than the caller may."""
+        if rank(claimed) > rank(self.ceiling):
+            detail = f"source_authority: this key may claim '{self.ceiling}' at the most, not '{claimed}'."
+            raise AuthorityNotAllowed(detail, (FieldError("source_authority", detail),))

@@ -7,7 +7,7 @@ from typing import Any
 from models import verbatim
 from models.answers import Added, Reply
 from models.authority import initial_confidence
-from models.draft import Draft
+from models.draft import Draft, content_key
 from models.errors import BrainError, FieldError, InvalidArgument, MemoryForgotten
 from models.memory import Memory, State
 from models.provenance import MessageDetails
@@ -22,10 +22,13 @@ from stores.idempotency import Once
 from stores.words import analyze
 from stores.writer import Transaction
 
+INLINE = 4_096  # characters whose words are found in less than the hop to a thread costs others
+SLICE = 8  # results made between two yields, so that a batch never holds up a read by id
+
 
 async def add(brain: Brain, caller: Caller, request: AddMemory) -> Reply:
     [item] = await _items(brain, caller, [request])
-    addition = Addition(Act(caller, "brain_memory_add", brain.fingerprint()))
+    addition = Addition(Act(caller, "brain_memory_add", brain.meaning.fingerprint()))
     outcome: Outcome = await brain.write(lambda transaction: store_item(addition, transaction, item))
     return Reply({**_added(brain, outcome)}, _status(outcome))
 
@@ -37,7 +40,7 @@ async def add_batch(brain: Brain, caller: Caller, request: AddBatch) -> Reply:
         raise _first_refusal(checked)
     made = iter(await _items(brain, caller, good))
     items: list[Item | Refused] = [next(made) if isinstance(item, AddMemory) else item for item in checked]
-    addition = Addition(Act(caller, "brain_memory_add", brain.fingerprint()))
+    addition = Addition(Act(caller, "brain_memory_add", brain.meaning.fingerprint()))
     # A refused item may hold what JSON can't say; its Python text tells it apart as well.
     same = [
         item if isinstance(ok, AddMemory) else repr(item)
@@ -58,7 +61,10 @@ async def add_batch(brain: Brain, caller: Caller, request: AddBatch) -> Reply:
         return kept, False
 
     kept, replayed = await brain.write(write)
-    results = await asyncio.to_thread(lambda: [_result(brain, caller, one) for one in kept])
+    results = []
+    for start in range(0, len(kept), SLICE):
+        results += [_result(brain, caller, one) for one in kept[start : start + SLICE]]
+        await asyncio.sleep(0)
     return Reply({"results": results, **({"replayed": True} if replayed else {})})
 
 
@@ -74,20 +80,29 @@ def _check_items(request: AddBatch) -> list[AddMemory | Refused]:
 
 async def _items(brain: Brain, caller: Caller, requests: list[AddMemory]) -> list[Item]:
     """The requests as drafts, embedded all together."""
-    drafts = [_drafts(brain, caller, request) for request in requests]
-    made = iter(await brain.embed_documents([draft.memory.content for group in drafts for draft in group]))
+
+    def prepare() -> list[tuple[list[Draft], Once | None]]:
+        return [(drafts_of(brain, caller, request), _once_of(request)) for request in requests]
+
+    # To find the words of 60 KB takes 30 ms, of some scripts more: not on the event loop.
+    long = sum(len(request.content or "") for request in requests) > INLINE or len(requests) > 1
+    prepared = await asyncio.to_thread(prepare) if long else prepare()
+    texts = [draft.memory.content for drafts, _ in prepared for draft in drafts]
+    made = iter(await brain.meaning.of_documents(texts))
     return [
-        Item(
-            tuple(replace(draft, vectors=next(made)) for draft in group),
-            _once(
-                "brain_memory_add", request.idempotency_key, request.model_dump(exclude={"idempotency_key"})
-            ),
-        )
-        for group, request in zip(drafts, requests, strict=True)
+        Item(tuple(replace(draft, vectors=next(made)) for draft in drafts), once) for drafts, once in prepared
     ]
 
 
-def _drafts(brain: Brain, caller: Caller, request: AddMemory) -> list[Draft]:
+def _once_of(request: AddMemory) -> Once | None:
+    if request.idempotency_key is None:
+        return None
+    body = request.model_dump(exclude={"idempotency_key"})
+    return Once("brain_memory_add", request.idempotency_key, body)
+
+
+def drafts_of(brain: Brain, caller: Caller, request: AddMemory) -> list[Draft]:
+    """The memories that a request asks for, without vectors."""
     if request.messages is None:
         assert request.content is not None
         kind = request.kind or "memory"
@@ -124,6 +139,7 @@ def _draft(
     state = State(
         tags=tuple(request.tags),
         custom=verbatim.dump(request.metadata),
+        supersedes=tuple(dict.fromkeys(request.supersedes)),
         evidence_ids=tuple(dict.fromkeys(request.evidence_ids)),
         valid_from=request.valid_from,
         valid_until=request.valid_until,
@@ -154,7 +170,7 @@ def _draft(
         details=details,
         state=state,
     )
-    return Draft(memory, analyze(content, actor), None, request.on_duplicate)
+    return Draft(memory, analyze(content, actor), content_key(content), None, request.on_duplicate)
 
 
 def _once(operation: str, key: str | None, request: dict[str, Any]) -> Once | None:
@@ -173,7 +189,7 @@ def _added(brain: Brain, outcome: Outcome) -> Added:
         "memory": memory_fields(found[0], "graph", brain.clock()),
         "memory_ids": list(outcome.memory_ids),
         "deduplicated": outcome.deduplicated,
-        "superseded": [],
+        "superseded": list(outcome.superseded),
         "conflicts": [],
         "indexed": outcome.indexed,
     }
@@ -186,18 +202,13 @@ def _kept(outcome: Outcome | Refused) -> dict[str, Any]:
     """An item's outcome as the idempotency row keeps it: no text."""
     if isinstance(outcome, Refused):
         return {"error": outcome.error.document(""), "status": outcome.error.status}
-    return {
-        "memory_ids": list(outcome.memory_ids),
-        "deduplicated": outcome.deduplicated,
-        "indexed": outcome.indexed,
-        "replayed": outcome.replayed,
-    }
+    return outcome.kept() | {"replayed": outcome.replayed}
 
 
 def _result(brain: Brain, caller: Caller, kept: dict[str, Any]) -> dict[str, Any]:
     if "error" in kept:
         return {"status": kept["status"], "error": {**kept["error"], "request_id": caller.request_id}}
-    outcome = Outcome(tuple(kept["memory_ids"]), kept["deduplicated"], kept["indexed"], kept["replayed"])
+    outcome = Outcome.from_kept(kept, replayed=kept["replayed"])
     try:
         return {"status": _status(outcome), **_added(brain, outcome)}
     except BrainError as error:

@@ -23,10 +23,15 @@ from models.embedding import EXPORTS, Encoder, ExportMissing, ExportRefused, Onn
 from models.identity import uuid7
 from service import http_api
 from service.brain import Brain
-from service.gate import LOOPBACK, Gate
+from service.callers import LOOPBACK, Callers
+from service.expiry import keep_sweeping
+from service.gate import Gate
+from service.keys import routes as key_routes
 from service.mcp_tools import build_server, http_call, streamable_http
 from service.metrics import Metrics
+from service.rate import RateLimit
 from service.settings import Settings, SettingsError
+from stores.keys import KeyRing
 from stores.lock import DataDirectoryLock, Owner
 from stores.vdb import Vdb
 
@@ -60,12 +65,14 @@ def build_brain(
     )
 
 
-def build_app(brain: Brain, token: str) -> ASGIApp:
-    """The HTTP and MCP doors of a brain that somebody else starts and closes."""
+def build_app(brain: Brain, keys: KeyRing, token: str) -> ASGIApp:
+    """The HTTP and MCP doors of a brain that somebody else starts and closes. `keys` are loaded."""
+    settings = brain.settings
     metrics = Metrics(brain)
-    hosts = [f"[{name}]:*" if ":" in name else f"{name}:*" for name in LOOPBACK]
+    names = [*(f"[{name}]" if ":" in name else name for name in LOOPBACK), *settings.server.allowed_hosts]
+    hosts = [host for name in names for host in (name, f"{name}:*")]
     door = streamable_http(
-        build_server(http_call(brain), brain.settings.mcp.toolsets),
+        build_server(http_call(brain), settings.mcp.toolsets),
         hosts,
         [f"{scheme}://{host}" for scheme in ("http", "https") for host in hosts],
     )
@@ -76,12 +83,15 @@ def build_app(brain: Brain, token: str) -> ASGIApp:
             yield
 
     app = Starlette(
-        routes=[*http_api.routes(brain, metrics), door.route],
+        routes=[*http_api.routes(brain, metrics), door.route, *key_routes(keys)],
         lifespan=lifespan,
         exception_handlers={404: http_api.refuse, 405: http_api.refuse, Exception: http_api.fail},
     )
     app.router.redirect_slashes = False
-    return Gate(app, metrics, token)
+    limits = settings.limits
+    rate = RateLimit(limits.requests_per_second, limits.burst) if limits.requests_per_second else None
+    callers = Callers(keys, token, brain.clock, rate=rate, hosts=settings.server.allowed_hosts)
+    return Gate(app, metrics, callers)
 
 
 class _Server(uvicorn.Server):
@@ -94,16 +104,17 @@ class _Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def serving(settings: Settings, *, port: int, brain: Brain | None = None) -> AsyncIterator[Owner]:
+async def serving(
+    settings: Settings, *, port: int, host: str = "127.0.0.1", brain: Brain | None = None
+) -> AsyncIterator[Owner]:
     """A whole server in this process, on `port` (0: any). The caller holds the lock of the data directory.
-    Gives where it listens; ends with every acknowledged write on disk."""
+    Gives where it listens; ends with every acknowledged write on disk. Raises SettingsError."""
     brain = brain or build_brain(settings)
     token = secrets.token_urlsafe(32)
-    with _listen(settings.server.host, port) as listening:
-        host, bound = listening.getsockname()[:2]
+    with _bound(host, port) as listening:
         server = _Server(
             uvicorn.Config(
-                build_app(brain, token),
+                await _started(brain, host, token),
                 loop="uvloop",
                 http="httptools",
                 log_config=None,
@@ -113,19 +124,36 @@ async def serving(settings: Settings, *, port: int, brain: Brain | None = None) 
                 timeout_graceful_shutdown=settings.server.shutdown_s,
             )
         )
-        await brain.start()
         task = asyncio.create_task(server.serve(sockets=[listening]))
+        sweeping = asyncio.create_task(keep_sweeping(brain))
         try:
             while not server.started:
                 if task.done():
                     raise RuntimeError("the HTTP server ended at its start") from task.exception()
                 await asyncio.sleep(0.01)
-            shown = f"[{host}]" if ":" in host else host
-            yield Owner(os.getpid(), f"http://{shown}:{bound}", token)
+            yield Owner(os.getpid(), _url(listening), token)
         finally:
             server.should_exit = True
-            await asyncio.gather(task, return_exceptions=True)
+            sweeping.cancel()
+            await asyncio.gather(task, sweeping, return_exceptions=True)
             await brain.close()
+
+
+async def _started(brain: Brain, host: str, token: str) -> ASGIApp:
+    """Start the brain; its doors. A start that fails leaves nothing behind."""
+    await brain.start()
+    try:
+        keys = KeyRing(brain.ledger)
+        await asyncio.to_thread(keys.load)
+        if host not in LOOPBACK and not keys:
+            raise SettingsError(
+                f"server.host {host}: without keys only this machine is served: "
+                f"{', '.join(sorted(LOOPBACK))}. Make a key first: brain keys create."
+            )
+        return build_app(brain, keys, token)
+    except BaseException:
+        await brain.close()
+        raise
 
 
 async def serve(settings: Settings, *, brain: Brain | None = None) -> None:
@@ -134,7 +162,8 @@ async def serve(settings: Settings, *, brain: Brain | None = None) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     with owning(settings) as lock:
-        async with serving(settings, port=settings.server.port, brain=brain) as owner:
+        where = settings.server
+        async with serving(settings, port=where.port, host=where.host, brain=brain) as owner:
             lock.publish(owner)
             log.info("serving", url=owner.url, data=str(settings.data_directory), pid=owner.pid)
             await stop.wait()
@@ -177,21 +206,26 @@ def export_directory(settings: Settings) -> Path:
     return EXPORTS / Path(settings.embedding.model).name
 
 
-def _listen(host: str, port: int) -> socket.socket:
-    """A listening socket; bound by us, so that its port is known. Raises SettingsError."""
-    if host not in LOOPBACK:
-        raise SettingsError(
-            f"server.host {host}: without keys only this machine is served: {', '.join(sorted(LOOPBACK))}."
-        )
+def _bound(host: str, port: int) -> socket.socket:
+    """A socket bound to an address, so that its port is known; nobody is answered before the server listens
+    on it. Raises SettingsError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # With the protocol named: asyncio switches Nagle's delay of 40 ms an answer off only then.
-    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listening.bind((host, port))
-    except OSError as error:
-        listening.close()
+        bound.bind((host, port))
+    except (OSError, UnicodeError) as error:
+        bound.close()
+        cause = getattr(error, "strerror", None) or error
         raise SettingsError(
-            f"server.port {port} on {host}: {error.strerror}. Choose another --port."
+            f"server.port {port} on {host}: {cause}. Choose another --port or --host."
         ) from None
-    return listening
+    return bound
+
+
+def _url(listening: socket.socket) -> str:
+    """Where this machine can call it: by loopback when it listens on every address."""
+    host, port = listening.getsockname()[:2]
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -6,21 +6,21 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Literal
 
-import numpy as np
 import orjson
 import structlog
 
 from models.embedder import Embedder
-from models.embedding import EmbeddingError
-from models.errors import MemoryForgotten, MemoryNotFound, StoreUnavailable
+from models.errors import MemoryForgotten, MemoryNotFound
 from models.layers import HIDDEN
 from models.memory import Memory
 from models.scope import Caller, Partition, Scope
+from service.meaning import Meaning
 from service.settings import Settings
-from stores.applier import Applier, CannotEmbed
-from stores.changes import Change, Floats
+from stores.applier import Applier
+from stores.changes import Change
 from stores.ledger import Ledger, Stamp
 from stores.publisher import Publisher
+from stores.refill import Shards
 from stores.resident import ResidentPartition
 from stores.residents import Residents
 from stores.vdb import Vdb, VdbUnavailable, shard_of
@@ -30,9 +30,6 @@ log = structlog.get_logger()
 
 Source = Literal["vdb", "graph"]
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
-_FINGERPRINT = "embedding.fingerprint"
-PROBE = "warm up"
-TEXTS_AT_ONCE = 16  # what the embedder does in about the time that `write.embed_wait_ms` is meant for one
 
 
 class Brain:
@@ -53,18 +50,26 @@ class Brain:
         self.embedder = embedder
         self.clock = clock
         self.new_id = new_id
-        self._fingerprint: str | None = None  # of the vectors that the ledger holds
         self._users: dict[Scope, set[str]] = {}
         self._reading_users: dict[Scope, asyncio.Task[set[str]]] = {}
         self._sleep = sleep
-        self._watch: asyncio.Task[None] | None = None
         self._publisher = Publisher(self._publish, self._published)
         self.ledger = Ledger(settings.data_directory / "ledger.sqlite3", clock, self._publisher)
+        wait_ms = settings.write.embed_wait_ms
+        self.meaning = Meaning(embedder, self.ledger, wait_ms, self._published, sleep)
         self.residents = Residents(
-            self.ledger, lambda: self._fingerprint, settings.resident.budget_mb * 1_000_000
+            self.ledger, lambda: self.meaning.stored, settings.resident.budget_mb * 1_000_000
         )
+        self.shards = Shards(self.ledger, vdb, settings.data_directory / "vdb")
         self.applier = Applier(
-            self.ledger, vdb, self._embed_document, self.fingerprint, shard_name, clock, sleep
+            self.ledger,
+            vdb,
+            self.meaning.of_document,
+            self.meaning.fingerprint,
+            lambda: self.meaning.stored,
+            self.shards,
+            clock,
+            sleep,
         )
 
     async def start(self) -> None:
@@ -73,26 +78,23 @@ class Brain:
         try:
             self._publisher.start()
             await asyncio.to_thread(self.ledger.open)
-            self._fingerprint = self.ledger.setting(_FINGERPRINT)
+            await asyncio.to_thread(self.shards.open)
             self.vdb.start()
-            self.embedder.start()
+            self.meaning.start()
             self.applier.start()
-            self._watch = asyncio.create_task(self._await_model())
         except BaseException:
             await self.close()
             raise
 
     async def close(self) -> None:
         """Stop, with every acknowledged write on disk. Whatever fails to close, the rest is closed."""
-        if self._watch is not None:
-            self._watch.cancel()
         async with AsyncExitStack() as last_first:
             last_first.push_async_callback(asyncio.to_thread, self.ledger.close)
             last_first.push_async_callback(self.vdb.close)
             last_first.push_async_callback(self.residents.close)
             last_first.push_async_callback(self._publisher.close)
             last_first.push_async_callback(asyncio.to_thread, self.ledger.stop_writing)
-            last_first.push_async_callback(asyncio.to_thread, self.embedder.close)
+            last_first.push_async_callback(self.meaning.close)
             last_first.push_async_callback(self.applier.close)
 
     # Writing
@@ -101,6 +103,18 @@ class Brain:
         """Run a write in the ledger. Returns when it is on disk and can be read everywhere."""
         return await asyncio.shield(asyncio.wrap_future(self.ledger.submit(write)))
 
+    async def clean_files(self, shard: int, *, wait: bool) -> tuple[bool, bool]:
+        """After a purge: empty the write-ahead log and have the shard of the vector store filled anew. Says
+        of each whether it is done; with `wait` both are."""
+        self.shards.note_due(shard)
+        self.applier.wake()
+        emptied = await asyncio.to_thread(self.ledger.truncate_log)
+        if wait:
+            await self.shards.refilled(shard)
+            while not (emptied := await asyncio.to_thread(self.ledger.truncate_log)):
+                await self._sleep(0.05)
+        return emptied, shard not in self.shards.due()
+
     def _publish(self, change: Change) -> None:
         users = self._users.get(change.memory.partition.scope)
         if users is not None:
@@ -108,6 +122,7 @@ class Brain:
         self.residents.publish(change)
 
     def _published(self) -> None:
+        self.residents.make_room()
         self.applier.wake()
 
     # Reading
@@ -164,7 +179,7 @@ class Brain:
 
     async def _read_vdb(self, memory_id: str, stamp: Stamp) -> Memory | None:
         """Chroma's copy, if it comes in time and is of the ledger's version."""
-        shard = shard_name(shard_of(*stamp.partition.scope))
+        shard = self.shards.name(shard_of(*stamp.partition.scope))
         deadline = self.settings.vdb.read_deadline_ms / 1000
         try:
             record = await self.vdb.get(shard, memory_id, within=deadline)
@@ -173,103 +188,6 @@ class Brain:
         memory = None if record is None else record_from(record)
         fresh = memory is not None and memory.version == stamp.version and memory.partition == stamp.partition
         return memory if fresh else None
-
-    # Embedding
-
-    def fingerprint(self) -> str | None:
-        """Of the vectors that can be made and compared now; None while the model loads, or when it is not
-        the one that the ledger's vectors were made with."""
-        encoder = self.embedder.encoder
-        same = encoder is not None and encoder.fingerprint == self._fingerprint
-        return self._fingerprint if same else None
-
-    def not_embedding(self) -> str | None:
-        """Why search by meaning can't take part now; None when it can."""
-        if self.fingerprint() is not None:
-            return None
-        if self.embedder.state == "failed":
-            return f"the embedding model could not be loaded: {self.embedder.error}"
-        if self.embedder.encoder is None or self._fingerprint is None:
-            return "the embedding model is loading"
-        return (
-            f"the memories were embedded with {self._fingerprint}, the model now is "
-            f"{self.embedder.encoder.fingerprint}: set embedding.model back"
-        )
-
-    async def embed_query(self, text: str) -> Floats | None:
-        """(dimensions,) of a query; None when there is no model to embed it with."""
-        if self.fingerprint() is None:
-            return None
-        try:
-            return (await asyncio.wrap_future(self.embedder.embed_query(text))).vector
-        except EmbeddingError as fault:
-            log.warning("a query could not be embedded", fault=str(fault))
-            return None
-
-    async def embed_documents(self, texts: Sequence[str]) -> list[Floats | None]:
-        """(chunks, dimensions) of each text; None for one that can't be embedded in time: its vectors
-        follow through the outbox."""
-        if self.fingerprint() is None or not texts:
-            return [None] * len(texts)
-        futures = [asyncio.wrap_future(self.embedder.embed_document(text)) for text in texts]
-        chunks = sum(len(text) for text in texts) / 1000
-        wait = self.settings.write.embed_wait_ms / 1000 * max(1, (len(texts) + chunks) / TEXTS_AT_ONCE)
-        await asyncio.wait(futures, timeout=wait)
-        made: list[Floats | None] = []
-        for future in futures:
-            if future.done() and not future.cancelled() and future.exception() is None:
-                made.append(np.stack([encoding.vector for encoding in future.result()]))
-            else:
-                future.cancel()
-                made.append(None)
-        return made
-
-    async def _embed_document(self, text: str) -> Floats:
-        try:
-            encodings = await asyncio.wrap_future(self.embedder.embed_document(text))
-        except EmbeddingError as fault:
-            raise CannotEmbed(str(fault), whole=not await self._embeds()) from fault
-        return np.stack([encoding.vector for encoding in encodings])
-
-    async def _embeds(self) -> bool:
-        """Whether the model embeds anything at all."""
-        try:
-            await asyncio.wrap_future(self.embedder.embed_query(PROBE))
-        except EmbeddingError:
-            return False
-        return True
-
-    async def _await_model(self) -> None:
-        """When the model is there, take its fingerprint for a ledger that has no vectors yet."""
-        try:
-            await asyncio.wrap_future(self.embedder.embed_query(PROBE))
-        except EmbeddingError as fault:
-            log.error("no search by meaning", fault=str(fault))
-            if self.embedder.encoder is None:
-                return  # else it is this text's fault, or will pass: its vectors count from now on
-        while not await self._bound():
-            await self._sleep(1)
-        log.info("embedding model ready", problem=self.not_embedding())
-        self.applier.wake()
-
-    async def _bound(self) -> bool:
-        """Give a ledger that has no vectors yet the model's fingerprint. False when the ledger can't take it
-        now: without it nothing could ever be found by meaning."""
-        encoder = self.embedder.encoder
-        try:
-            unbound = self._fingerprint is None or not await asyncio.to_thread(self.ledger.has_vectors)
-            if unbound and encoder is not None:
-                await asyncio.wrap_future(self.ledger.put_setting(_FINGERPRINT, encoder.fingerprint))
-                self._fingerprint = encoder.fingerprint
-        except StoreUnavailable as fault:
-            log.warning("the ledger does not take the model's fingerprint", fault=str(fault))
-            return False
-        return True
-
-
-def shard_name(shard: int) -> str:
-    """The directory of a shard."""
-    return f"{shard:02d}-0001"
 
 
 def record_from(text: str) -> Memory | None:

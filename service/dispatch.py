@@ -42,4 +42,5 @@ async def run(
     body = reply.body
     body["elapsed_ms"] = round((time.perf_counter() - started) * 1000, 3)
     body["request_id"] = caller.request_id
-    return reply._replace(status=reply.status or operation.route.status)
+    status = reply.status or operation.route.status
+    return Reply(body, status, reply.etag, reply.retry_after)  # `_replace` takes five times as long

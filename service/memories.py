@@ -13,15 +13,22 @@ from models.errors import invalid
 from models.requests import GetMemory, GetStats, ListMemories, SearchMemories
 from models.scope import Caller
 from service import recall
-from service.brain import Brain
+from service.brain import Brain, Source
 from service.fields import entity_tag, memory_details, memory_fields
 from service.ranking import Weights
+from service.views import read_as_of
+from stores.chronicle import event_at
 from stores.listing import Listing
 
 
 async def get(brain: Brain, caller: Caller, request: GetMemory) -> Reply:
-    memory, source = await brain.read(caller, request.memory_id)
     now = brain.clock()
+    source: Source = "graph"
+    if request.as_of is None:
+        memory, source = await brain.read(caller, request.memory_id)
+    else:
+        now = min(now, request.as_of)  # what the clock lets us infer is as of then, too
+        memory = await read_as_of(brain, caller, request.memory_id, now)
     body: dict[str, Any] = {**memory_fields(memory, source, now)}
     if "details" in request.include:
         body["details"] = memory_details(memory, now)
@@ -34,7 +41,7 @@ async def search(brain: Brain, caller: Caller, request: SearchMemories) -> Reply
     plan = recall.Plan.of(request, weights)
     partitions = await brain.reach(caller)
     actors = {actor for partition in partitions for actor in partition.actors}
-    vector = await brain.embed_query(recall.without_actors(request.query, actors))
+    vector = await brain.meaning.of_query(recall.without_actors(request.query, actors))
     # Taken after the embedding: what was written meanwhile is found too.
     snapshots = [partition.snapshot(plan.index_terms) for partition in partitions if len(partition)]
     rows = sum(len(snapshot.rows) for snapshot in snapshots)
@@ -46,7 +53,7 @@ async def search(brain: Brain, caller: Caller, request: SearchMemories) -> Reply
         result = await asyncio.to_thread(recall.search, plan, snapshots, vector)
     now = brain.clock()
     hits = [_hit(found, now, request.explain) for found in result.hits]
-    degraded = None if vector is not None else brain.not_embedding() or "the query could not be embedded"
+    degraded = None if vector is not None else brain.meaning.problem() or "the query could not be embedded"
     body = {
         "results": hits,
         "total_candidates": result.candidates,
@@ -72,16 +79,21 @@ async def page(brain: Brain, caller: Caller, request: ListMemories) -> Reply:
         request.tag,
         request.updated_since,
         request.order == "newest",
+        request.as_of,
     )
-    after = _read_cursor(request.cursor, listing)
-    found, total = await asyncio.to_thread(listing.page, brain.ledger, after, request.limit + 1)
-    shown = found[: request.limit]
+    after, at = _read_cursor(request.cursor, listing)
     now = brain.clock()
+    if request.as_of is not None:
+        now = min(now, request.as_of)
+        # Every page stands on the first one's event: more may still happen in that millisecond.
+        at = at if at is not None else await asyncio.to_thread(event_at, brain.ledger, now)
+    found, total = await asyncio.to_thread(listing.page, brain.ledger, after, request.limit + 1, at)
+    shown = found[: request.limit]
     more = len(found) > request.limit
     body = {
         # From memory where it is there, else as the record just loaded: the graph's, either way.
         "memories": [memory_fields(memory, "graph", now) for memory in shown],
-        "next_cursor": _cursor(shown[-1].seq, listing) if more else None,
+        "next_cursor": _cursor(shown[-1].seq, at, listing) if more else None,
         "total": total,
     }
     return Reply(body)
@@ -104,7 +116,7 @@ async def stats(brain: Brain, caller: Caller, request: GetStats) -> Reply:
         **await asyncio.to_thread(count),
         "model": brain.settings.embedding.model if encoder is None else encoder.name,
         "dimensions": None if encoder is None else encoder.dimensions,
-        "fingerprint": brain.fingerprint(),
+        "fingerprint": brain.meaning.fingerprint(),
         "last_rebuild": None,
     }
     return Reply(body)
@@ -121,22 +133,27 @@ def _hit(found: recall.Found, now: int, explain: bool) -> Hit:
     return hit  # type: ignore[no-any-return]
 
 
-def _cursor(seq: int, listing: Listing) -> str:
-    return base64.urlsafe_b64encode(orjson.dumps([seq, _filters(listing)])).decode().rstrip("=")
+def _cursor(seq: int, at: int | None, listing: Listing) -> str:
+    return base64.urlsafe_b64encode(orjson.dumps([seq, at, _filters(listing)])).decode().rstrip("=")
 
 
-def _read_cursor(cursor: str | None, listing: Listing) -> int | None:
+def _read_cursor(cursor: str | None, listing: Listing) -> tuple[int | None, int | None]:
+    """After which event to go on, and as of which event."""
     if cursor is None:
-        return None
+        return None, None
     try:
-        seq, filters = orjson.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        seq, at, filters = orjson.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     except (ValueError, binascii.Error, TypeError):
         raise invalid("cursor", "is not one of ours; start again without it") from None
-    if type(seq) is not int or not 0 <= seq < 2**63:
+    if not _is_event(seq) or (at is not None and not _is_event(at)):
         raise invalid("cursor", "is not one of ours; start again without it")
     if filters != _filters(listing):
         raise invalid("cursor", "belongs to another list; keep the filters, or start again without it")
-    return seq
+    return seq, at
+
+
+def _is_event(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 2**63
 
 
 def _filters(listing: Listing) -> str:

@@ -53,6 +53,7 @@ _HEADERS = [
         ("X-Request-Id", "Echoed in the answer; letters, digits, `.`, `_` and `-`."),
     )
 ]
+_WITHOUT_BODY = ("GET", "DELETE")
 _KEY = _header("Idempotency-Key", "Another way to give `idempotency_key`.", 256)
 
 
@@ -101,8 +102,9 @@ def _operation(operation: Operation[Any]) -> dict[str, Any]:
             },
         },
     }
-    if operation.route.method != "GET":
-        described["requestBody"] = {"required": True, **_json("Arguments", _without(schema, in_path))}
+    if operation.route.method not in _WITHOUT_BODY:
+        needed = operation.route.method != "PUT"  # there the path says it all
+        described["requestBody"] = {"required": needed, **_json("Arguments", _without(schema, in_path))}
         described["requestBody"].pop("description")
     if operation.name == "brain_memory_get":
         described["responses"]["304"] = {"description": "If-None-Match names the present ETag"}
@@ -122,7 +124,7 @@ def _parameters(schema: dict[str, Any], in_path: set[str], method: str) -> list[
             "schema": field,
         }
         for name, field in schema["properties"].items()
-        if name in in_path or method == "GET"
+        if name in in_path or method in _WITHOUT_BODY
     ]
 
 

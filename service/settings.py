@@ -35,6 +35,7 @@ Weight = Annotated[float, Field(ge=0)]
 class Server(_Section):
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8377
+    allowed_hosts: list[Annotated[str, Field(min_length=1)]] = []
     keep_alive_s: Positive = 75
     shutdown_s: Positive = 20
 
@@ -71,6 +72,11 @@ class Mcp(_Section):
     toolsets: list[str] = ["core"]
 
 
+class Limits(_Section):
+    requests_per_second: Weight = 0
+    burst: Positive = 50
+
+
 class Log(_Section):
     level: Literal["debug", "info", "warning", "error"] = "info"
 
@@ -86,6 +92,7 @@ class Settings(_Section):
     vdb: VectorStore = VectorStore()
     search: Search = Search()
     mcp: Mcp = Mcp()
+    limits: Limits = Limits()
     log: Log = Log()
 
     @property
@@ -93,22 +100,41 @@ class Settings(_Section):
         return Path(self.data.directory).expanduser().absolute()
 
 
+Origin = Literal["default", "file", "environment", "flag"]
+
+
 def load(
     config: Path | None, environment: Mapping[str, str] = os.environ, flags: Mapping[str, Any] | None = None
 ) -> Settings:
     """The effective settings. `config` None means `BRAIN_CONFIG`, else the `config.yaml` that comes with the
     code, if it is there. `flags` are dotted names. Raises SettingsError."""
+    return load_with_origins(config, environment, flags)[0]
+
+
+def load_with_origins(
+    config: Path | None, environment: Mapping[str, str] = os.environ, flags: Mapping[str, Any] | None = None
+) -> tuple[Settings, dict[str, Origin]]:
+    """The same, and where each setting, by its dotted name, came from."""
     named = config or (Path(environment["BRAIN_CONFIG"]) if environment.get("BRAIN_CONFIG") else None)
     values = _from_file(named or DEFAULT_CONFIG, must_exist=named is not None)
+    defaults = {name: _value(Settings(), name) for name in names()}
+    origins: dict[str, Origin] = {name: "file" if _has(values, name) else "default" for name in defaults}
     for name, text in _from_environment(environment).items():
         _put(values, name, _from_text(name, text))
+        origins[name] = "environment"
     for name, value in (flags or {}).items():
         if value is not None:
             _put(values, name, value)
+            origins[name] = "flag"
     try:
-        return Settings.model_validate(values)
+        settings = Settings.model_validate(values)
     except ValidationError as error:
         raise SettingsError("; ".join(_explain(e) for e in error.errors())) from None
+    if named in (None, DEFAULT_CONFIG):  # that file says what the code does without it, unless it was edited
+        for name, default in defaults.items():
+            if origins[name] == "file" and _value(settings, name) == default:
+                origins[name] = "default"
+    return settings, origins
 
 
 def names() -> list[str]:
@@ -149,6 +175,16 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
+def _value(settings: Settings, name: str) -> Any:
+    section, key = name.split(".")
+    return getattr(getattr(settings, section), key)
+
+
+def _has(values: dict[str, Any], name: str) -> bool:
+    section, key = name.split(".")
+    return isinstance(values.get(section), dict) and key in values[section]
+
+
 def _put(values: dict[str, Any], name: str, value: Any) -> None:
     section, key = name.split(".")
     block = values.setdefault(section, {})
@@ -158,8 +194,7 @@ def _put(values: dict[str, Any], name: str, value: Any) -> None:
 
 def _from_text(name: str, text: str) -> Any:
     """A variable's text: as it is for a setting that is a text, else as YAML would read it."""
-    section, key = name.split(".")
-    if isinstance(getattr(getattr(Settings(), section), key), str):
+    if isinstance(_value(Settings(), name), str):
         return text
     try:
         return yaml.safe_load(text) if text.strip() else text

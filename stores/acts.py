@@ -91,6 +91,8 @@ class Act:
         requeue(transaction, changed, "index", seq)
         if memory.hidden and not changed.hidden:
             shown = _whole(transaction, changed, self.fingerprint)
+            if shown.vectors is None:  # forgotten before it was embedded, or by another model
+                requeue(transaction, changed, "embed", seq)
             transaction.changes.append(shown)
         else:
             transaction.changes.append(Change(changed, edges=links, unlinked=unlinks))

@@ -6,54 +6,28 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import and_, bindparam, func, select
+from sqlalchemy import bindparam, select
 
-from models.draft import Draft, content_key
+from models.draft import Draft
 from models.errors import (
     BrainError,
     Duplicate,
-    MemoryForgotten,
-    MemoryNotFound,
-    PositionTaken,
     invalid,
 )
 from models.memory import Memory
 from stores.acts import Act
-from stores.changes import Change, Edge
+from stores.amendment import supersede
+from stores.changes import Edge
 from stores.idempotency import Once
-from stores.inserts import insert_edges, insert_vectors, queue
-from stores.rows import memory_from, memory_values, select_memories, tag_values, version_values
-from stores.schema import memories, tags, tokens, vectors, versions
-from stores.words import ANALYZER
+from stores.insertion import IN_PARTITION, Stored, check_lineage, insert_memory
+from stores.rows import memory_from, select_memories
+from stores.schema import memories, vectors
 from stores.writer import Transaction
 
 MAX_TAGS = 64
 
-# Built once: to build a statement costs more than to run it. Unordered, so that SQLite takes the index of
-# the contents rather than walk a whole partition in order.
-_IN_PARTITION = and_(
-    memories.c.product == bindparam("product"),
-    memories.c.agent == bindparam("agent"),
-    memories.c.user == bindparam("user"),
-)
-_WITH_CONTENT = select_memories().where(_IN_PARTITION, memories.c.content_key == bindparam("content_key"))
-_IN_SESSION = _IN_PARTITION & (memories.c.session_key == bindparam("session_key"))
-_LAST_POSITION = select(func.max(memories.c.session_position)).where(_IN_SESSION)
-_SEAT = select(memories.c.memory_id).where(_IN_SESSION, memories.c.session_position == bindparam("position"))
-_LAST_NUMBER = select(func.max(memories.c.number)).where(
-    memories.c.product == bindparam("product"),
-    memories.c.agent == bindparam("agent"),
-    memories.c.kind == bindparam("kind"),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """What became of one draft. `duplicate` when it was united with the memory of that id."""
-
-    memory_id: str
-    duplicate: bool
-    indexed: bool
+# Built once. Unordered, so that SQLite takes the index of the contents rather than walk a partition in order.
+_WITH_CONTENT = select_memories().where(IN_PARTITION, memories.c.content_key == bindparam("content_key"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,28 +39,18 @@ class Addition:
 
     def store(self, transaction: Transaction, draft: Draft) -> Stored:
         """Store one draft. Raises InvalidArgument, Duplicate or PositionTaken."""
-        self._check_lineage(transaction, draft.memory)
+        check_lineage(self.act, transaction, draft.memory)
+        if draft.memory.state.supersedes:
+            return supersede(self.act, transaction, draft)
         if draft.on_duplicate != "keep" and draft.memory.kind == "memory":
-            equal = _equal_memory(transaction, draft.memory)
+            equal = _equal_memory(transaction, draft)
             if equal is not None:
                 return self._unite(transaction, equal, draft)
-        return self.insert(transaction, draft)
-
-    def _check_lineage(self, transaction: Transaction, memory: Memory) -> None:
-        """Every id that the memory rests on must be readable by the caller."""
-        named = {f"evidence_ids[{i}]": id for i, id in enumerate(memory.state.evidence_ids)}
-        if memory.source_raw_memory_id is not None:
-            named["source_raw_memory_id"] = memory.source_raw_memory_id
-        for field, memory_id in named.items():
-            try:
-                found = self.act.find(transaction, memory_id)
-            except (MemoryNotFound, MemoryForgotten):
-                raise invalid(field, "names no memory in reach") from None
-            if field == "source_raw_memory_id" and found.layer != "l1_raw":
-                raise invalid(field, f"must name an l1_raw memory; this one is {found.layer}")
+        return insert_memory(self.act, transaction, draft)
 
     def _unite(self, transaction: Transaction, equal: Memory, draft: Draft) -> Stored:
         """Give the tags and evidence of the draft to the equal memory that exists."""
+        self.act.caller.check_authority(draft.memory.source_authority)
         if draft.on_duplicate == "error":
             raise Duplicate(f"An equal active memory exists: {equal.memory_id}.")
         mine, theirs = equal.state, draft.memory.state
@@ -102,28 +66,6 @@ class Addition:
         self.act.change(transaction, equal, state, ("tags", "evidence_ids"), links)
         indexed = _has_vectors(transaction, equal.memory_id, self.act.fingerprint)
         return Stored(equal.memory_id, True, indexed)
-
-    def insert(self, transaction: Transaction, draft: Draft) -> Stored:
-        """Store a draft as a new memory, whatever else there is. Raises PositionTaken."""
-        memory = _seated(transaction, draft.memory)
-        seq = self.act.event(transaction, memory.partition, memory.memory_id)
-        memory = replace(
-            memory, seq=seq, gmt_created=transaction.now, number=_next_number(transaction, memory)
-        )
-        id = memory.memory_id
-        transaction.new_contents.add((*memory.partition, content_key(memory.content)))
-        transaction.insert(memories, [memory_values(memory, content_key(memory.content))])
-        transaction.insert(versions, [version_values(memory, seq, transaction.now)])
-        transaction.insert(tags, tag_values(memory))
-        terms = "\n".join(draft.terms)
-        transaction.insert(tokens, [{"memory_id": id, "analyzer": ANALYZER, "terms": terms}])
-        links = _lineage_edges(memory)
-        insert_edges(transaction, links, seq)
-        if draft.vectors is not None and self.act.fingerprint is not None:
-            insert_vectors(transaction, id, self.act.fingerprint, draft.vectors)
-        queue(transaction, memory, "embed" if draft.vectors is None else "index", seq)
-        transaction.changes.append(Change(memory, draft.terms, draft.vectors, links))
-        return Stored(id, False, draft.vectors is not None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -141,7 +83,23 @@ class Outcome:
     memory_ids: tuple[str, ...]
     deduplicated: bool
     indexed: bool
+    superseded: tuple[str, ...] = ()
     replayed: bool = False
+
+    def kept(self) -> dict[str, Any]:
+        """What an idempotency row keeps of it: no text."""
+        return {
+            "memory_ids": list(self.memory_ids),
+            "deduplicated": self.deduplicated,
+            "indexed": self.indexed,
+            "superseded": list(self.superseded),
+        }
+
+    @classmethod
+    def from_kept(cls, kept: dict[str, Any], *, replayed: bool) -> "Outcome":
+        """The inverse of `kept`."""
+        ids, superseded = tuple(kept["memory_ids"]), tuple(kept["superseded"])
+        return cls(ids, kept["deduplicated"], kept["indexed"], superseded, replayed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,24 +111,20 @@ class Refused:
 
 def store_item(addition: Addition, transaction: Transaction, item: Item) -> Outcome:
     """Store an item, once however often it comes. Raises what `Addition.store` and `Once` raise."""
-    if item.once is not None:
-        before = item.once.recall(transaction, addition.act.caller)
-        if before is not None:
-            return Outcome(tuple(before["memory_ids"]), before["deduplicated"], before["indexed"], True)
-    stored = [addition.store(transaction, draft) for draft in item.drafts]
-    outcome = Outcome(
-        tuple(one.memory_id for one in stored),
-        all(one.duplicate for one in stored),
-        all(one.indexed for one in stored),
-    )
-    if item.once is not None:
-        kept = {
-            "memory_ids": outcome.memory_ids,
-            "deduplicated": outcome.deduplicated,
-            "indexed": outcome.indexed,
-        }
-        item.once.keep(transaction, addition.act.caller, kept)
-    return outcome
+
+    def store() -> dict[str, Any]:
+        stored = [addition.store(transaction, draft) for draft in item.drafts]
+        return Outcome(
+            tuple(one.memory_id for one in stored),
+            all(one.duplicate for one in stored),
+            all(one.indexed for one in stored),
+            tuple(id for draft in item.drafts for id in draft.memory.state.supersedes),
+        ).kept()
+
+    if item.once is None:
+        return Outcome.from_kept(store(), replayed=False)
+    kept, replayed = item.once.run(transaction, addition.act.caller, store)
+    return Outcome.from_kept(kept, replayed=replayed)
 
 
 def store_each(
@@ -206,11 +160,12 @@ def _undone_when_refused(transaction: Transaction) -> Iterator[None]:
         raise
 
 
-def _equal_memory(transaction: Transaction, memory: Memory) -> Memory | None:
+def _equal_memory(transaction: Transaction, draft: Draft) -> Memory | None:
     """The active memory that a new one would be a duplicate of."""
+    memory = draft.memory
     product, agent, user = memory.partition
-    asked = {"product": product, "agent": agent, "user": user, "content_key": content_key(memory.content)}
-    key = (*memory.partition, asked["content_key"])
+    asked = {"product": product, "agent": agent, "user": user, "content_key": draft.content_key}
+    key = (*memory.partition, draft.content_key)
     if key in transaction.new_contents:
         transaction.flush()  # an equal one came earlier in this write
     found = [memory_from(row) for row in transaction.connection.execute(_WITH_CONTENT, asked)]
@@ -223,43 +178,6 @@ def _is_duplicate(old: Memory, new: Memory) -> bool:
         return memory.kind, memory.layer, state.frame, state.valid_from, state.valid_until
 
     return old.state.status == "active" and place(old) == place(new)
-
-
-def _seated(transaction: Transaction, memory: Memory) -> Memory:
-    """The memory with its position in its session: the one asked for, or the next for a message."""
-    if memory.session_key is None or (memory.session_position is None and memory.kind != "message"):
-        return memory
-    product, agent, user = memory.partition
-    session = {"product": product, "agent": agent, "user": user, "session_key": memory.session_key}
-    given = transaction.seats.setdefault((*memory.partition, memory.session_key), set())
-    position = memory.session_position
-    if position is None:
-        last = transaction.connection.scalar(_LAST_POSITION, session)
-        position = 1 + max([*given, -1 if last is None else last])
-    elif position in given or transaction.connection.scalar(_SEAT, session | {"position": position}):
-        raise PositionTaken(f"session_position {position} of this session is taken.")
-    given.add(position)
-    return replace(memory, session_position=position)
-
-
-def _next_number(transaction: Transaction, memory: Memory) -> int:
-    key = (*memory.partition.scope, memory.kind)
-    last = transaction.last_numbers.get(key)
-    if last is None:
-        asked = dict(zip(("product", "agent", "kind"), key, strict=True))
-        last = transaction.connection.scalar(_LAST_NUMBER, asked) or 0
-    transaction.last_numbers[key] = last + 1
-    return last + 1
-
-
-def _lineage_edges(memory: Memory) -> tuple[Edge, ...]:
-    id, state = memory.memory_id, memory.state
-    raw = memory.source_raw_memory_id
-    return (
-        *(Edge(id, "supersedes", old) for old in state.supersedes),
-        *(() if raw is None else (Edge(id, "derived_from", raw),)),
-        *(Edge(evidence, "evidence_for", id) for evidence in state.evidence_ids),
-    )
 
 
 def _has_vectors(transaction: Transaction, memory_id: str, fingerprint: str | None) -> bool:

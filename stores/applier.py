@@ -12,8 +12,6 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 
-import numpy as np
-import orjson
 import structlog
 
 from models.errors import BrainError
@@ -24,7 +22,9 @@ from stores.changes import Change, Floats
 from stores.inserts import replace_vectors, requeue
 from stores.ledger import Ledger
 from stores.outbox import Pace, Task
-from stores.vdb import Vdb, VdbRow, VdbUnavailable, scope_key
+from stores.refill import Shards
+from stores.vdb import Vdb, VdbUnavailable
+from stores.vdb_rows import held, records
 from stores.writer import Transaction
 
 log = structlog.get_logger()
@@ -45,8 +45,9 @@ class CannotEmbed(Exception):
 
 
 class Applier:
-    """Lives on the event loop. `shard_name` gives a shard's directory; `fingerprint` which vectors count,
-    None while the model is not known or not the ledger's. `clock` gives epoch ms, `sleep` waits seconds."""
+    """Lives on the event loop. `shards` knows their directories; `fingerprint` names the vectors that can
+    be made now, None while the model is not known or not the ledger's; `stored` those that the ledger has.
+    `clock` gives epoch ms, `sleep` waits seconds."""
 
     def __init__(
         self,
@@ -54,7 +55,8 @@ class Applier:
         vdb: Vdb,
         embed: Embed,
         fingerprint: Callable[[], str | None],
-        shard_name: Callable[[int], str],
+        stored: Callable[[], str | None],
+        shards: Shards,
         clock: Callable[[], int],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ):
@@ -62,12 +64,14 @@ class Applier:
         self._vdb = vdb
         self._embed = embed
         self._fingerprint = fingerprint
-        self._shard_name = shard_name
+        self._stored = stored
+        self._shards = shards
         self._clock = clock
         self._sleep = sleep
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._paces: defaultdict[int, Pace] = defaultdict(Pace)
+        self._closed = False
         self._task: asyncio.Task[None] | None = None
         self.last_error: str | None = None
 
@@ -86,6 +90,9 @@ class Applier:
         await self._idle.wait()
 
     async def close(self) -> None:
+        """A cancellation can be lost on the way (`asyncio.wait_for` in 3.11 drops it), so it is told too."""
+        self._closed = True
+        self._wake.set()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -102,13 +109,13 @@ class Applier:
 
     async def _run(self) -> None:
         unparked = False
-        while True:
+        while not self._closed:
             self._wake.clear()
             try:
                 if not unparked:
                     await self._write(outbox.unpark)
                     unparked = True
-                if await self._embed_some() | await self._index_some():
+                if await self._embed_some() | await self._index_some() | await self._refill_some():
                     continue
                 due = await asyncio.to_thread(self._next_due)
                 if self._paces.pop(_LEDGER, None):
@@ -161,7 +168,7 @@ class Applier:
         tasks = await asyncio.to_thread(self._due, "embed")
         if not tasks:
             return False
-        found = await asyncio.to_thread(self._memories, tasks)
+        found = await asyncio.to_thread(records, self._ledger, [task.memory_id for task in tasks])
         made = await asyncio.gather(*(self._vectors(found.get(task.memory_id)) for task in tasks))
         for fault in made:
             if isinstance(fault, CannotEmbed) and fault.whole:
@@ -193,13 +200,14 @@ class Applier:
     # Indexing
 
     async def _index_some(self) -> bool:
-        fingerprint = self._fingerprint()
+        fingerprint = self._stored()
         tasks = [] if fingerprint is None else await asyncio.to_thread(self._due, "index")
         if not tasks or fingerprint is None:
             return False
-        shard = self._shard_name(tasks[0].shard)
+        shard = self._shards.name(tasks[0].shard)
         try:
-            rows, gone = await asyncio.to_thread(self._rows, tasks, fingerprint)
+            ids = [task.memory_id for task in tasks]
+            rows, gone = await asyncio.to_thread(held, self._ledger, ids, fingerprint)
             if rows:
                 await self._vdb.put(shard, rows)
             if gone:
@@ -231,9 +239,26 @@ class Applier:
 
     async def _answers(self, task: Task) -> bool:
         try:
-            await self._vdb.get(self._shard_name(task.shard), task.memory_id)
+            await self._vdb.get(self._shards.name(task.shard), task.memory_id)
         except VdbUnavailable:
             return False
+        return True
+
+    # Refilling
+
+    async def _refill_some(self) -> bool:
+        """Fill one shard anew, if one is due. It runs here, between batches, so that no batch of the shard
+        goes to the directory that is about to be left."""
+        fingerprint, now = self._stored(), self._clock()
+        due = [shard for shard in self._shards.due() if self._paces[shard].until <= now]
+        if fingerprint is None or not due:
+            return False
+        try:
+            await self._shards.refill(due[0], fingerprint)
+        except VdbUnavailable as fault:
+            self._rest(due[0], fault)
+            return False
+        self._go_on(due[0])
         return True
 
     def _due(self, name: outbox.Name) -> list[Task]:
@@ -253,48 +278,15 @@ class Applier:
 
     def _next_due(self) -> int | None:
         """When something may be tried again, epoch ms; None when there is nothing, or no model to do it."""
-        if self._fingerprint() is None:
-            return None
+        able = {"embed": self._fingerprint() is not None, "index": self._stored() is not None}
         with self._ledger.snapshot() as connection:
             times = [
                 max(at, self._paces[_EMBEDDER if name == "embed" else shard].until)
                 for name, shard, at in outbox.retries(connection)
+                if able[name]
             ]
+        times += [self._paces[shard].until for shard in self._shards.due() if able["index"]]
         return min(times, default=None)
-
-    def _memories(self, tasks: Sequence[Task]) -> dict[str, Memory]:
-        found = (self._ledger.find(task.memory_id) for task in tasks)
-        return {memory.memory_id: memory for memory in found if memory is not None}
-
-    def _rows(self, tasks: Sequence[Task], fingerprint: str) -> tuple[list[VdbRow], list[str]]:
-        """What Chroma should hold of these memories, and the ids that it should not hold. One without
-        vectors is neither: its embedding will queue it again."""
-        found = self._memories(tasks)
-        vectors = self._ledger.document_vectors(found, fingerprint)
-        rows = [
-            vdb_row(memory, vectors[id])
-            for id, memory in found.items()
-            if id in vectors and not memory.hidden
-        ]
-        return rows, [task.memory_id for task in tasks if _is_gone(found.get(task.memory_id))]
 
     async def _write(self, write: Callable[[Transaction], object]) -> None:
         await asyncio.wrap_future(self._ledger.submit(write))
-
-
-def vdb_row(memory: Memory, vectors: Floats) -> VdbRow:
-    """A memory as Chroma keeps it."""
-    return VdbRow(
-        memory_id=memory.memory_id,
-        scope=scope_key(*memory.partition.scope),
-        user=memory.partition.user,
-        layer=memory.layer,
-        kind=memory.kind,
-        version=memory.version,
-        record=orjson.dumps(memory.as_row()).decode(),
-        vectors=np.ascontiguousarray(vectors, np.float32),
-    )
-
-
-def _is_gone(memory: Memory | None) -> bool:
-    return memory is None or memory.hidden

@@ -1,28 +1,14 @@
 """What a commit changed, as the projections in memory need it."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from models.links import EdgeType
 from models.memory import Memory
 
 Floats = NDArray[np.float32]
-
-EdgeType = Literal[
-    "next",
-    "in_session",
-    "supersedes",
-    "derived_from",
-    "evidence_for",
-    "conflicts_with",
-    "same_origin",
-    "asserts",
-    "updates",
-    "explains",
-    "related",
-]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,9 @@ from typing import cast
 
 import networkx as nx
 
+from models.links import EdgeType
 from models.memory import Memory
-from stores.changes import Edge, EdgeType
+from stores.changes import Edge
 
 
 class MemoryGraph:

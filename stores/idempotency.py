@@ -1,8 +1,9 @@
 """A writing request with an idempotency key runs once: its outcome is kept for seven days."""
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import delete, select
 
@@ -11,6 +12,8 @@ from models.errors import IdempotencyKeyReused
 from models.scope import Caller
 from stores.schema import idempotency
 from stores.writer import Transaction
+
+T = TypeVar("T")
 
 KEY_LIFETIME_MS = 7 * 24 * 3600 * 1000
 
@@ -22,6 +25,16 @@ class Once:
     operation: str
     key: str
     request: dict[str, Any]
+
+    def run(self, transaction: Transaction, caller: Caller, act: Callable[[], T]) -> tuple[T, bool]:
+        """The outcome of the act, which is run the first time only, and whether it was replayed. It must
+        be a JSON value without text."""
+        before = self.recall(transaction, caller)
+        if before is not None:
+            return before, True
+        outcome = act()
+        self.keep(transaction, caller, outcome)
+        return outcome, False
 
     def recall(self, transaction: Transaction, caller: Caller) -> Any:
         """The outcome of an earlier run, or None. Raises IdempotencyKeyReused for another request."""

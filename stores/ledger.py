@@ -13,31 +13,29 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 from numpy.typing import NDArray
 from sqlalchemy import (
     Connection,
     Engine,
-    and_,
     bindparam,
     create_engine,
     delete,
     event,
     insert,
-    or_,
     select,
 )
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from models.errors import StoreUnavailable
-from models.layers import HIDDEN, Status
+from models.layers import Status
 from models.memory import Memory
 from models.scope import Partition, Scope
 from stores import migration
-from stores.changes import Edge
+from stores.loading import StoredPartition, load_partition
 from stores.rows import memory_from, select_memories
-from stores.schema import edges, memories, settings, tokens, vectors, versions
-from stores.words import ANALYZER, analyze
+from stores.schema import memories, settings, vectors, versions
 from stores.writer import Publish, Transaction, Writer
 
 _BY_ID = select_memories().where(memories.c.memory_id == bindparam("memory_id"))
@@ -55,18 +53,6 @@ class Stamp:
     partition: Partition
     version: int
     status: Status
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class StoredPartition:
-    """A partition as one consistent snapshot of the ledger. Row i of every column is one memory, in the
-    order of `seq`; `vectors` (m, dimensions) float32 with `owners` (m,) int64: the row of each."""
-
-    memories: list[Memory]
-    terms: list[tuple[str, ...]]
-    vectors: NDArray[np.float32]
-    owners: NDArray[np.int64]
-    edges: list[Edge]
 
 
 def _connect_args(engine: Engine) -> None:
@@ -93,7 +79,9 @@ class Ledger:
     """Opens, migrates, reads and writes one ledger file. `clock` gives epoch ms."""
 
     def __init__(self, path: Path, clock: Callable[[], int], publish: Publish):
-        self._engine = create_engine(f"sqlite:///{path}", poolclass=NullPool, hide_parameters=True)
+        self._engine = create_engine(
+            f"sqlite:///{path}", poolclass=NullPool, hide_parameters=True, json_deserializer=orjson.loads
+        )
         _connect_args(self._engine)
         self._writer = Writer(self._engine.execution_options(begin="BEGIN IMMEDIATE"), clock, publish)
         self._local = threading.local()
@@ -157,16 +145,7 @@ class Ledger:
     def load(self, partition: Partition, fingerprint: str | None) -> StoredPartition:
         """All that is resident of a partition, vectors of one fingerprint only. One snapshot."""
         with self.snapshot() as connection:
-            records = [memory_from(row) for row in connection.execute(_in_partition(partition))]
-            row_of = {memory.memory_id: row for row, memory in enumerate(records)}
-            owners, matrix = _load_vectors(connection, partition, fingerprint, row_of)
-            return StoredPartition(
-                records,
-                _load_terms(connection, partition, records),
-                matrix,
-                owners,
-                _load_edges(connection, partition),
-            )
+            return load_partition(connection, partition, fingerprint)
 
     def document_vectors(self, memory_ids: Iterable[str], fingerprint: str) -> dict[str, NDArray[np.float32]]:
         """The stored vectors (chunks, dimensions) of some memories; one without vectors is left out."""
@@ -232,57 +211,22 @@ class Ledger:
             value: str | None = self._reading().scalar(query)
             return value
 
+    def settings(self) -> dict[str, str]:
+        """All of them."""
+        with self._readable():
+            rows = self._reading().execute(select(settings.c.name, settings.c.value))
+            return {row.name: row.value for row in rows}
+
+    def truncate_log(self) -> bool:
+        """Fold the write-ahead log into the file and empty it, so that no old page stays behind. False when
+        a reader is in the way; try again."""
+        with self._readable(), self._engine.connect() as connection:
+            busy = connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").one()[0]
+            return not busy
+
     def put_setting(self, name: str, value: str) -> "Future[Any]":
         def write(transaction: Transaction) -> None:
             transaction.connection.execute(delete(settings).where(settings.c.name == name))
             transaction.connection.execute(insert(settings).values(name=name, value=value))
 
         return self.submit(write)
-
-
-def _of(partition: Partition) -> Any:
-    return and_(
-        memories.c.product == partition.product,
-        memories.c.agent == partition.agent,
-        memories.c.user == partition.user,
-    )
-
-
-def _in_partition(partition: Partition) -> Any:
-    return select_memories().where(_of(partition), versions.c.status.not_in(HIDDEN)).order_by(memories.c.seq)
-
-
-def _load_terms(connection: Connection, partition: Partition, records: list[Memory]) -> list[tuple[str, ...]]:
-    query = (
-        select(tokens.c.memory_id, tokens.c.terms)
-        .join(memories, memories.c.memory_id == tokens.c.memory_id)
-        .where(_of(partition), tokens.c.analyzer == ANALYZER)
-    )
-    rows = connection.execute(query)
-    stored = {memory_id: tuple(terms.split("\n")) if terms else () for memory_id, terms in rows}
-    # A row that an older analyzer wrote is analysed again here rather than matched by other rules.
-    return [stored[m.memory_id] if m.memory_id in stored else analyze(m.content, m.actor) for m in records]
-
-
-def _load_vectors(
-    connection: Connection, partition: Partition, fingerprint: str | None, row_of: dict[str, int]
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    query = (
-        select(vectors.c.memory_id, vectors.c.vector)
-        .join(memories, memories.c.memory_id == vectors.c.memory_id)
-        .where(_of(partition), vectors.c.fingerprint == fingerprint)
-        .order_by(memories.c.seq, vectors.c.chunk)
-    )
-    found = [(row_of[id], blob) for id, blob in connection.execute(query) if id in row_of]
-    owners = np.fromiter((row for row, _ in found), np.int64, len(found))
-    joined = np.frombuffer(b"".join(blob for _, blob in found), "<f4")
-    return owners, joined.reshape(len(found), -1) if found else joined.reshape(0, 0)
-
-
-def _load_edges(connection: Connection, partition: Partition) -> list[Edge]:
-    """Edges that still hold and touch a memory of the partition at either end."""
-    own = select(memories.c.memory_id).where(_of(partition))
-    query = select(edges.c.from_id, edges.c.type, edges.c.to_id, edges.c.weight).where(
-        edges.c.to_seq.is_(None), or_(edges.c.from_id.in_(own), edges.c.to_id.in_(own))
-    )
-    return [Edge(*row) for row in connection.execute(query)]

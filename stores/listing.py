@@ -9,7 +9,7 @@ from models.layers import HIDDEN
 from models.memory import Memory
 from models.scope import Scope
 from stores.ledger import Ledger
-from stores.rows import memory_from, select_memories
+from stores.rows import holding, memory_from, select_memories
 from stores.schema import memories, tags, versions
 
 
@@ -24,8 +24,9 @@ class Listing:
     tag: str | None = None
     updated_since: int | None = None
     newest_first: bool = True
+    as_of: int | None = None  # epoch ms; None: as it is now
 
-    def _conditions(self) -> list[ColumnElement[bool]]:
+    def _conditions(self, at: int | None = None) -> list[ColumnElement[bool]]:
         conditions = [
             memories.c.product == self.scope.product,
             memories.c.agent == self.scope.agent,
@@ -45,17 +46,25 @@ class Listing:
                 & (tags.c.tag == self.tag)
             )
             conditions.append(select(tags.c.tag).where(tagged).exists())
+        if at is not None:
+            # What is hidden now was hidden ever since, whatever is asked.
+            now = versions.alias("now")
+            hidden = (now.c.memory_id == memories.c.memory_id) & now.c.to_seq.is_(None)
+            conditions.append(~select(now.c.version).where(hidden, now.c.status.in_(HIDDEN)).exists())
         return conditions
 
-    def page(self, ledger: Ledger, after: int | None, limit: int) -> tuple[list[Memory], int]:
-        """The next `limit` memories after event `after`, and how many match in all."""
-        conditions = self._conditions()
-        query = select_memories().where(*conditions)
+    def page(
+        self, ledger: Ledger, after: int | None, limit: int, at: int | None = None
+    ) -> tuple[list[Memory], int]:
+        """The next `limit` memories after event `after`, as they are or as they were after event `at`, and
+        how many match in all."""
+        conditions = self._conditions(at)
+        query = select_memories(at).where(*conditions)
         seq = memories.c.seq
         if after is not None:
             query = query.where(seq < after if self.newest_first else seq > after)
         query = query.order_by(seq.desc() if self.newest_first else seq).limit(limit)
-        total = _counted().where(*conditions)
+        total = _counted(at).where(*conditions)
         with ledger.snapshot() as connection:
             rows = [memory_from(row) for row in connection.execute(query)]
             return rows, connection.scalar(total) or 0
@@ -68,9 +77,9 @@ class Listing:
             return {value: count for count, value in connection.execute(query)}
 
 
-def _counted() -> Any:
+def _counted(at: int | None = None) -> Any:
     return (
         select(func.count())
         .select_from(memories)
-        .join(versions, (versions.c.memory_id == memories.c.memory_id) & versions.c.to_seq.is_(None))
+        .join(versions, (versions.c.memory_id == memories.c.memory_id) & holding(at))
     )

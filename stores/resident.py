@@ -16,7 +16,7 @@ from models.memory import Memory
 from models.scope import Partition
 from stores.changes import Change
 from stores.graph import MemoryGraph
-from stores.ledger import StoredPartition
+from stores.loading import StoredPartition
 from stores.words import WordIndex
 
 ROW_BYTES = 2_200  # a record, its node, its edges and its place in the maps, measured on 100,000 messages
@@ -83,14 +83,14 @@ class ResidentPartition:
         self.actors: dict[str, int] = {}
         self._rows: list[Memory] = []
         self._row_of: dict[str, int] = {}
-        self._words = WordIndex()
+        self._words = WordIndex.of(stored.terms)
         self._previous = array("q")
         self._statuses, self._layers, self._kinds = bytearray(), bytearray(), bytearray()
         self._matrix = Matrix(stored.vectors, stored.owners)
         self._with_vectors = set(stored.owners.tolist())
         self._text_bytes = 0
-        for memory, terms in zip(stored.memories, stored.terms, strict=True):
-            self._append(memory, terms)
+        for memory in stored.memories:
+            self._append(memory)
         for edge in stored.edges:
             self.graph.link(edge)
 
@@ -126,7 +126,8 @@ class ResidentPartition:
         if row is None:
             if change.terms is None:
                 return False
-            row = self._append(memory, change.terms)
+            row = self._append(memory)
+            self._words.append(change.terms)
         elif memory.version > self._rows[row].version:
             self._rows[row] = memory
             self._statuses[row] = STATUSES.index(memory.state.status)
@@ -155,11 +156,10 @@ class ResidentPartition:
             postings={term: self._words.postings(term) for term in terms},
         )
 
-    def _append(self, memory: Memory, terms: tuple[str, ...]) -> int:
+    def _append(self, memory: Memory) -> int:
         row = len(self._rows)
         self._rows.append(memory)
         self._row_of[memory.memory_id] = row
-        self._words.append(terms)
         self._statuses.append(STATUSES.index(memory.state.status))
         self._layers.append(LAYERS.index(memory.layer))
         self._kinds.append(KINDS.index(memory.kind))

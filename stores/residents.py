@@ -111,7 +111,8 @@ class Residents:
             resident = await self._in_step(partition)
             self._resident[partition] = resident
             self._home.update(dict.fromkeys(resident.memory_ids(), resident))
-            self._make_room(keep=partition)
+            self.make_room()
+            gc.freeze()  # what is resident stays for long: collections need not walk over it
             return resident
         finally:
             self._missed.pop(partition, None)
@@ -136,14 +137,14 @@ class Residents:
         finally:
             gc.enable()
 
-    def _make_room(self, keep: Partition) -> None:
+    def make_room(self) -> None:
+        """Let the least recently used go until the rest is within the budget; the last one used stays."""
         size = self.size_bytes
-        for partition in [p for p in self._resident if p != keep]:
+        for partition in list(self._resident)[:-1]:
             if size <= self._budget:
                 break
             size -= self._resident[partition].size_bytes
             self.evict(partition)
-        gc.freeze()  # what is resident stays for long: collections need not walk over it
 
 
 def _follows(resident: ResidentPartition, change: Change) -> bool:

@@ -1,9 +1,13 @@
 """Between a `Memory` and its rows in the ledger."""
 
+import sys
+from collections.abc import Iterable
 from dataclasses import asdict
+from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Row, Select, select
+import orjson
+from sqlalchemy import ColumnElement, Select, Text, select, type_coerce
 
 from models.memory import Memory, State
 from models.provenance import details_from
@@ -12,6 +16,9 @@ from stores.schema import memories, versions
 
 Values = dict[str, Any]
 
+_partition = lru_cache(maxsize=1024)(Partition)  # one object for all records of a partition
+
+# In the order of the record's own fields.
 _PLAIN = (
     "memory_id",
     "kind",
@@ -32,26 +39,48 @@ _PLAIN = (
 )
 _COLUMNS = (memories.c.product, memories.c.agent, memories.c.user, *(memories.c[name] for name in _PLAIN))
 
+_STATE = type_coerce(versions.c.state, Text)  # `memory_from` parses it, or knows an equal one
 
-def select_memories() -> Select[Any]:
-    """Memories joined with their current version; the caller adds its own conditions."""
-    return select(*_COLUMNS, memories.c.details, versions.c.version, versions.c.state).join(
-        versions, (versions.c.memory_id == memories.c.memory_id) & versions.c.to_seq.is_(None)
+
+def select_memories(at: int | None = None) -> Select[Any]:
+    """Memories joined with their current version, or that which held after event `at`; the caller adds its
+    own conditions."""
+    return select(*_COLUMNS, memories.c.details, versions.c.version, _STATE).join(
+        versions, (versions.c.memory_id == memories.c.memory_id) & holding(at)
     )
 
 
-def memory_from(row: Row[*tuple[Any, ...]]) -> Memory:
-    """A record from a row of `select_memories`."""
-    values: tuple[Any, ...] = tuple(row)
-    plain: Values = dict(zip(_PLAIN, values[3:-3], strict=True))
-    details, version, state = values[-3:]
-    return Memory(
-        partition=Partition(*values[:3]),
-        details=details_from(plain["kind"], details),
-        version=version,
-        state=State.from_row(state),
-        **plain,
+def holding(at: int | None) -> ColumnElement[bool]:
+    """Whether a version holds now, or held after event `at`."""
+    if at is None:
+        return versions.c.to_seq.is_(None)
+    return (versions.c.from_seq <= at) & (versions.c.to_seq.is_(None) | (versions.c.to_seq > at))
+
+
+def memory_from(row: Iterable[Any], states: dict[str, State] | None = None) -> Memory:
+    """A record from a row of `select_memories`. Those made with one dict of `states` share equal ones."""
+    product, agent, user, memory_id, kind, layer, content, authority, *plain, details, version, state = row
+    fields: tuple[Any, ...] = (
+        memory_id,
+        _partition(product, agent, user),
+        # Words of ours, one object for each instead of one for each record.
+        sys.intern(kind),
+        sys.intern(layer),
+        content,
+        sys.intern(authority),
+        *plain,
+        details_from(kind, details),
+        version,
+        _state(state, {} if states is None else states),
     )
+    return Memory(*fields)
+
+
+def _state(text: str, known: dict[str, State]) -> State:
+    state = known.get(text)
+    if state is None:
+        state = known[text] = State.from_row(orjson.loads(text))
+    return state
 
 
 def memory_values(memory: Memory, content_key: str) -> Values:

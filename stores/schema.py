@@ -8,6 +8,7 @@ everything: clocks do not.
 from sqlalchemy import (
     JSON,
     BigInteger,
+    Boolean,
     Column,
     Float,
     ForeignKey,
@@ -46,6 +47,24 @@ events = Table(
     Column("key_id", String),
     Column("request_id", String),
     Column("fields", JSON, nullable=False),
+    Index("events_by_memory", "memory_id"),
+    Index("events_by_time", "at"),
+)
+
+# Who may call. The secret is shown once and kept as its digest only.
+keys = Table(
+    "keys",
+    metadata,
+    Column("key_id", String, primary_key=True),
+    Column("product", String, nullable=False),
+    Column("agent", String),  # null: any agent of the product
+    Column("rights", JSON, nullable=False),
+    Column("authority", String, nullable=False),  # the highest that may be claimed
+    Column("acts_for_user", Boolean, nullable=False),
+    Column("digest", LargeBinary, nullable=False),  # SHA-256 of the secret
+    Column("created_at", Big, nullable=False),  # epoch ms, like the two below
+    Column("expires_at", Big),
+    Column("revoked_at", Big),
 )
 
 memories = Table(

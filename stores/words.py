@@ -9,6 +9,7 @@ import re
 import unicodedata
 from array import array
 from collections import Counter
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -102,6 +103,17 @@ def _stem(word: str) -> str:
     return str(_STEMMERS[script].stemWord(word))
 
 
+TERM_BYTES = 200  # the key, the array and their place in the dict, roughly
+
+
+def _length(terms: Sequence[str]) -> int:
+    """How many words there are: identifiers, which stand last, don't count."""
+    words = len(terms)
+    while words and terms[words - 1].startswith("="):
+        words -= 1
+    return words
+
+
 class WordIndex:
     """Term frequencies of rows 0..n-1, appended in order. Only the event loop writes to it."""
 
@@ -110,15 +122,33 @@ class WordIndex:
         self._lengths: array[int] = array("I")
         self.size_bytes = 0
 
+    @classmethod
+    def of(cls, documents: Sequence[tuple[str, ...]]) -> "WordIndex":
+        """The index of all these rows. Sorting them takes a third of the time of appending each."""
+        index = cls()
+        index._lengths = array("I", (_length(terms) for terms in documents))
+        numbers: dict[str, int] = {}
+        flat = [numbers.setdefault(term, len(numbers)) for terms in documents for term in terms]
+        rows = np.repeat(np.arange(len(documents)), [len(terms) for terms in documents])
+        # One number for each pair of term and row, so that one sort groups both.
+        pairs, counts = np.unique(np.array(flat, np.int64) * len(documents) + rows, return_counts=True)
+        terms_of, rows = np.divmod(pairs, max(1, len(documents)))
+        postings = np.stack([rows, counts], axis=1).astype(np.uint32)
+        ends = np.searchsorted(terms_of, np.arange(1, len(numbers) + 1)).tolist()
+        for term, start, end in zip(numbers, [0, *ends], ends, strict=False):
+            index._postings[term] = array("I", postings[start:end].tobytes())
+        index.size_bytes = TERM_BYTES * len(numbers) + 8 * len(pairs)
+        return index
+
     def append(self, terms: tuple[str, ...]) -> None:
         """Add the next row."""
         row = len(self._lengths)
-        self._lengths.append(sum(1 for term in terms if not term.startswith("=")))
+        self._lengths.append(_length(terms))
         for term, count in Counter(terms).items():
             postings = self._postings.get(term)
             if postings is None:
                 postings = self._postings[term] = array("I")
-                self.size_bytes += 200  # the key, the array and their place in the dict, roughly
+                self.size_bytes += TERM_BYTES
             postings.extend((row, count))
             self.size_bytes += 8
 

@@ -9,8 +9,8 @@ from sqlalchemy import select
 
 from models.memory import Memory
 from models.scope import Partition
-from service.brain import Brain, record_from, shard_name
-from stores.ledger import StoredPartition
+from service.brain import Brain, record_from
+from stores.loading import StoredPartition
 from stores.resident import ResidentPartition
 from stores.schema import memories, outbox
 from stores.vdb import shard_of
@@ -37,7 +37,7 @@ def _in_ledger(brain: Brain) -> tuple[list[str], set[str]]:
 
 
 async def _check_resident(brain: Brain, partition: Partition, records: dict[str, Memory]) -> None:
-    stored = brain.ledger.load(partition, brain._fingerprint)
+    stored = brain.ledger.load(partition, brain.meaning.stored)
     expected = {id: memory for id, memory in records.items() if memory.partition == partition}
     assert {memory.memory_id: memory for memory in stored.memories} == expected
     resident = await brain.residents.load(partition)
@@ -97,7 +97,7 @@ def _check_sessions(resident: ResidentPartition, records: dict[str, Memory]) -> 
 
 
 async def _check_vdb(brain: Brain, records: dict[str, Memory], behind: set[str]) -> None:
-    shards = {shard_name(shard_of(*memory.partition.scope)) for memory in records.values()}
+    shards = {brain.shards.name(shard_of(*memory.partition.scope)) for memory in records.values()}
     held: dict[str, int] = {}
     for shard in shards:
         held |= await brain.vdb.stored(shard)
@@ -105,7 +105,7 @@ async def _check_vdb(brain: Brain, records: dict[str, Memory], behind: set[str])
     for memory_id, memory in records.items():
         if memory_id in behind:
             continue
-        shard = shard_name(shard_of(*memory.partition.scope))
+        shard = brain.shards.name(shard_of(*memory.partition.scope))
         record = await brain.vdb.get(shard, memory_id)
         assert record is not None, f"{memory_id} is missing in Chroma"
         assert (record_from(record), held[memory_id]) == (memory, memory.version)

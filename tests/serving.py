@@ -17,7 +17,7 @@ from models.embedding import Encoder
 from models.scope import Caller, Scope
 from service import app
 from service.brain import Brain
-from service.gate import PRODUCT
+from service.callers import PRODUCT
 from service.settings import Settings
 from stores.lock import Owner
 from tests.hash_encoder import HashEncoder

@@ -12,7 +12,7 @@ from tests.serving import Api, Server, eventually, fresh, server
 def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """For all tests that only need their own agent on it. Its model has been loaded."""
     with server(tmp_path_factory.mktemp("brain")) as running:
-        eventually(lambda: running.brain.fingerprint() is not None)
+        eventually(lambda: running.brain.meaning.fingerprint() is not None)
         yield running
 
 

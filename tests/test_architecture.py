@@ -32,6 +32,7 @@ HEAVY = ("chromadb", "torch", "onnxruntime", "onnx", "sentence_transformers", "t
 CATCHES_ALL = {
     "models/embedder.py",
     "service/dispatch.py",
+    "service/expiry.py",
     "stores/applier.py",
     "stores/chroma_worker.py",
     "stores/publisher.py",

@@ -21,7 +21,7 @@ from starlette.types import ASGIApp
 
 from models.errors import InvalidArgument
 from models.verbatim import Number
-from service import operations
+from service import operation
 from service.client import LocalOwner, OwnerClient, OwnerUnreachable, credential_headers
 from service.operations import BY_NAME
 from stores.lock import DataDirectoryLock, Owner
@@ -113,7 +113,7 @@ async def test_an_id_is_encoded_whole_into_the_path() -> None:
 
 async def test_the_rest_of_a_get_stands_in_the_query() -> None:
     search = BY_NAME["brain_memory_search"]
-    asked = dataclasses.replace(search, route=operations.Route("GET", "/ask"))
+    asked = dataclasses.replace(search, route=operation.Route("GET", "/ask"))
     arguments = {
         "query": "a&b=c d",
         "layers": ["l1_raw", "l2_fact"],

@@ -67,7 +67,7 @@ def embedder(encoder: SteppedEncoder) -> Iterator[Embedder]:
 
 def test_a_query_and_a_document_get_the_encoders_vectors(encoder: SteppedEncoder, embedder: Embedder) -> None:
     encoder.run_all()
-    (document,) = embedder.embed_document("green tea").result(TIMEOUT)
+    (document,) = embedder.embed_document("green tea", tokens=True).result(TIMEOUT)
     query = embedder.embed_query("green tea").result(TIMEOUT)
     expected = HashEncoder().encode(HashEncoder().chunk("green tea"))[0]
     for found in (document, query):
@@ -81,7 +81,7 @@ def test_a_document_has_an_encoding_for_each_chunk_in_its_order(
 ) -> None:
     encoder.run_all()
     text = " ".join(f"w{i}" for i in range(2345))
-    encodings = embedder.embed_document(text).result(TIMEOUT)
+    encodings = embedder.embed_document(text, tokens=True).result(TIMEOUT)
     assert [encoding.pieces.tolist() for encoding in encodings] == HashEncoder().chunk(text)
 
 
@@ -89,12 +89,42 @@ def test_a_query_of_several_chunks_becomes_one_encoding_without_repeats(
     encoder: SteppedEncoder, embedder: Embedder
 ) -> None:
     encoder.run_all()
-    text = " ".join(f"w{i}" for i in range(500))
+    text = " ".join(f"w{i}" for i in range(370))
     query = embedder.embed_query(text).result(TIMEOUT)
     parts = HashEncoder().encode(HashEncoder().chunk(text))
     mean = np.mean([part.vector for part in parts], axis=0)
     np.testing.assert_allclose(query.vector, mean / np.linalg.norm(mean), atol=1e-6)
-    assert len(set(query.pieces.tolist())) == len(query.pieces) == len(query.tokens) == 500
+    assert len(set(query.pieces.tolist())) == len(query.pieces) == len(query.tokens) == 370
+
+
+def test_of_a_query_of_many_chunks_only_the_first_two_count(
+    encoder: SteppedEncoder, embedder: Embedder
+) -> None:
+    encoder.run_all()
+    words = [f"w{i}" for i in range(2000)]
+    query = embedder.embed_query(" ".join(words)).result(TIMEOUT)
+    first, second = HashEncoder().chunk(" ".join(words[:370]))
+    assert query.pieces.tolist() == first + second[30:]
+
+
+def test_a_document_without_tokens_keeps_no_more_than_its_vectors(
+    encoder: SteppedEncoder, embedder: Embedder
+) -> None:
+    encoder.run_all()
+    (encoding,) = embedder.embed_document("green tea").result(TIMEOUT)
+    assert encoding.tokens.shape == (0, 64) and encoding.vector.base is None
+
+
+def test_a_short_document_does_not_wait_for_a_pile_of_long_ones(
+    encoder: SteppedEncoder, embedder: Embedder
+) -> None:
+    embedder.embed_document("first")
+    assert encoder.running() == ["first"]
+    for name in "abcdefgh":
+        embedder.embed_document(" ".join([name] * 3000))
+    embedder.embed_document("short")
+    encoder.step()
+    assert encoder.running() == ["short"]
 
 
 def test_queries_go_before_the_documents_that_wait(encoder: SteppedEncoder, embedder: Embedder) -> None:

@@ -122,10 +122,10 @@ def test_an_unknown_route_is_a_problem_document(api: Api, path: str) -> None:
 
 
 @pytest.mark.parametrize(("method", "path", "allowed"), [
-    ("DELETE", "/brain/memory/018f", {"GET", "HEAD"}),
+    ("PUT", "/brain/memory/018f", {"GET", "HEAD", "PATCH", "DELETE"}),
     ("PUT", "/brain/memory", {"GET", "HEAD", "POST"}),
-    ("PATCH", "/brain/memory/search", {"GET", "HEAD", "POST"}),
-    ("DELETE", "/brain/memory/batch", {"GET", "HEAD", "POST"}),
+    ("PUT", "/brain/memory/search", {"GET", "HEAD", "PATCH", "DELETE", "POST"}),
+    ("PUT", "/brain/memory/batch", {"GET", "HEAD", "PATCH", "DELETE", "POST"}),
     ("POST", "/brain/stats", {"GET", "HEAD"}),
     ("POST", "/healthz", {"GET", "HEAD"}),
     ("OPTIONS", "/readyz", {"GET", "HEAD"}),

@@ -123,10 +123,10 @@ def test_a_cursor_belongs_to_its_filters_its_user_and_its_agent(filled: Api) -> 
         refused(other.get(LIST, params={"cursor": cursor}), 422, "invalid_argument", "cursor")
 
 
-def forged(cursor: str, seq: object) -> str:
+def forged(cursor: str, seq: object, at: object = None) -> str:
     """A cursor that says another place; what is opaque can be read all the same."""
-    _, filters = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-    return base64.urlsafe_b64encode(json.dumps([seq, filters]).encode()).decode().rstrip("=")
+    _, _, filters = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+    return base64.urlsafe_b64encode(json.dumps([seq, at, filters]).encode()).decode().rstrip("=")
 
 
 def test_a_cursor_that_is_not_ours_is_refused(filled: Api) -> None:
@@ -145,7 +145,8 @@ def test_a_cursor_that_is_not_ours_is_refused(filled: Api) -> None:
         "%00",
         "MQ",
     ]
-    for bad in (*garbage, *(forged(cursor, place) for place in places)):
+    moments = (forged(cursor, 1, at) for at in places if at is not None)
+    for bad in (*garbage, *(forged(cursor, place) for place in places), *moments):
         refused(filled.get(LIST, params={"cursor": bad}), 422, "invalid_argument", "cursor")
 
 

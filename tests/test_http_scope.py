@@ -75,7 +75,7 @@ def test_many_who_ask_at_once_after_a_start_all_get_the_whole_scope(tmp_path: Pa
         for user in users:
             running.api.of(user=user).add("Found by everybody.")
     with server(tmp_path) as running, ThreadPoolExecutor(8) as pool:
-        eventually(lambda: running.brain.fingerprint() is not None)
+        eventually(lambda: running.brain.meaning.fingerprint() is not None)
 
         def ask(_: int) -> JSON:
             return running.api.search("everybody")

@@ -17,7 +17,7 @@ from service import recall
 from service.ranking import Weights
 from service.recall import Found, Plan, Result, without_actors
 from service.settings import Search
-from stores.ledger import StoredPartition
+from stores.loading import StoredPartition
 from stores.resident import ResidentPartition
 from stores.words import analyze
 from tests.hash_encoder import HashEncoder

@@ -13,7 +13,8 @@ from models.errors import StoreUnavailable
 from models.scope import Partition
 from service.brain import Brain
 from stores.changes import Change
-from stores.ledger import Ledger, StoredPartition
+from stores.ledger import Ledger
+from stores.loading import StoredPartition
 from stores.residents import Residents
 from tests.equivalence import check
 from tests.state.brains import add, call, caller, drained, model_ready, running, search
@@ -54,13 +55,13 @@ class GatedLedger:
 def residents_of(brain: Brain, budget: int = 1 << 40) -> tuple[Residents, GatedLedger]:
     """Residents of their own over a brain's ledger: what they are told is up to the test."""
     gated = GatedLedger(brain.ledger)
-    return Residents(gated, brain.fingerprint, budget), gated  # type: ignore[arg-type]
+    return Residents(gated, brain.meaning.fingerprint, budget), gated  # type: ignore[arg-type]
 
 
 def change_of(brain: Brain, memory_id: str, **fields: Any) -> Change:
     memory = brain.ledger.find(memory_id)
     assert memory is not None
-    vectors = brain.ledger.document_vectors([memory_id], brain.fingerprint() or "")
+    vectors = brain.ledger.document_vectors([memory_id], brain.meaning.fingerprint() or "")
     return Change(memory, fields.get("terms", ("one",)), vectors.get(memory_id))
 
 

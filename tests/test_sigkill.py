@@ -15,7 +15,7 @@ import pytest
 
 from models.scope import Scope
 from service.app import build_brain
-from service.gate import PRODUCT
+from service.callers import PRODUCT
 from service.settings import Settings
 from stores.lock import DataDirectoryLock, Owner
 from tests.equivalence import check

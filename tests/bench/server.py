@@ -18,6 +18,7 @@ from stores.lock import DataDirectoryLock
 
 ROOT = Path(__file__).resolve().parents[2]
 BATCH = 100  # memories in one request
+BRAIN_SERVE = ("-m", "service.cli", "serve")
 START_S = 180.0  # the model may have to be exported first
 
 
@@ -33,16 +34,31 @@ class Answer:
 class Service:
     """The brain routes that the benchmarks use. Each world of theirs is one agent."""
 
-    def __init__(self, http: httpx.Client) -> None:
+    def __init__(self, http: httpx.Client, pid: int) -> None:
         self._http = http
+        self.url = str(http.base_url)
+        self.pid = pid
 
-    def add(self, agent: str, items: Sequence[dict[str, Any]]) -> None:
-        """Store memories; each carries its `key` in its metadata. Raises when one is refused."""
-        for start in range(0, len(items), BATCH):
-            body = {"items": items[start : start + BATCH]}
+    def add(self, agent: str, items: Sequence[dict[str, Any]], at_once: int = BATCH) -> list[str]:
+        """Store memories, so many in one request. Returns their ids. Raises when one is refused."""
+        ids: list[str] = []
+        for start in range(0, len(items), at_once):
+            body = {"items": items[start : start + at_once]}
             for result in self._post("/brain/memory/batch", agent, body)["results"]:
                 if result["status"] >= 300:
                     raise RuntimeError(f"{agent}: {result}")
+                ids.append(result["memory"]["memory_id"])
+        return ids
+
+    def get(self, agent: str, memory_id: str) -> Any:
+        answer = self._http.get(f"/brain/memory/{memory_id}", headers={"X-Brain-Agent": agent})
+        answer.raise_for_status()
+        return answer.json()
+
+    def settle(self) -> None:
+        """Wait until nothing is left to embed and Chroma has everything."""
+        while self._busy():
+            time.sleep(0.25)  # to count the lag takes some milliseconds of the server's time
 
     def search(self, agent: str, query: str, **fields: Any) -> Answer:
         started = time.perf_counter()
@@ -50,7 +66,12 @@ class Service:
         elapsed = (time.perf_counter() - started) * 1000
         if found["degraded"]:
             raise RuntimeError(f"degraded: {found['degraded_reason']}")
-        return Answer([hit["custom"]["key"] for hit in found["results"]], found["abstained"], elapsed)
+        return Answer([hit["custom"].get("key", "") for hit in found["results"]], found["abstained"], elapsed)
+
+    def _busy(self) -> bool:
+        lines = self._http.get("/metrics").text.splitlines()
+        gauges = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+        return any(float(gauges[name]) for name in ("brain_embedding_queue", "brain_index_lag"))
 
     def ready(self) -> bool:
         """Whether the model is there."""
@@ -63,17 +84,33 @@ class Service:
 
 
 @contextmanager
-def running() -> Iterator[Service]:
-    """Serve from a fresh directory on a free port until the context ends. Its log goes to our stderr."""
-    with tempfile.TemporaryDirectory(prefix="brain-bench-") as data:
-        command = [sys.executable, "-m", "service.cli", "serve", "--data", data, "--port", "0"]
-        quiet = os.environ | {"BRAIN_LOG__LEVEL": "warning"}
-        process = subprocess.Popen(command, cwd=ROOT, env=quiet, stdin=subprocess.DEVNULL)
+def running(
+    data: Path | None = None,
+    command: Sequence[str] = BRAIN_SERVE,
+    *,
+    wait_for_model: bool = True,
+    **settings: str,
+) -> Iterator[Service]:
+    """Serve from a directory, a fresh one if none is given, on a free port until the context ends. Its log
+    goes to our stderr. `settings` are variables without their BRAIN_."""
+    with tempfile.TemporaryDirectory(prefix="brain-bench-") as fresh:
+        data = data or Path(fresh)
+        named = {f"BRAIN_{name.upper()}": value for name, value in settings.items()}
+        environment = os.environ | {
+            "BRAIN_LOG__LEVEL": "warning",
+            "BRAIN_DATA__DIRECTORY": str(data),
+            "BRAIN_SERVER__PORT": "0",
+            **named,
+        }
+        process = subprocess.Popen(
+            [sys.executable, *command], cwd=ROOT, env=environment, stdin=subprocess.DEVNULL
+        )
         try:
-            owner = _until(DataDirectoryLock(Path(data)).owner, process)
+            owner = _until(DataDirectoryLock(data).owner, process)
             with httpx.Client(base_url=owner.url, timeout=300, trust_env=False) as http:
-                service = Service(http)
-                _until(service.ready, process)
+                service = Service(http, process.pid)
+                if wait_for_model:
+                    _until(service.ready, process)
                 yield service
         finally:
             process.terminate()
@@ -113,5 +150,5 @@ def _until(value: Callable[[], Any], process: "subprocess.Popen[bytes]") -> Any:
             raise RuntimeError(f"the server ended with exit code {process.returncode}")
         if time.monotonic() > end:
             raise TimeoutError(f"the server was not ready within {START_S:.0f} s")
-        time.sleep(0.05)
+        time.sleep(0.01)
     return found

@@ -13,7 +13,7 @@ from models.identity import uuid7
 from models.scope import Caller, Scope
 from service import dispatch
 from service.brain import Brain
-from service.gate import ALL_RIGHTS
+from service.callers import ALL_RIGHTS
 from service.operations import BY_NAME
 from service.settings import Settings
 from stores.vdb import VdbRow
@@ -168,7 +168,7 @@ async def search(brain: Brain, who: Caller, query: str, **arguments: Any) -> lis
 async def model_ready(brain: Brain) -> None:
     """Wait until the vectors of new writes count."""
     await asyncio.wrap_future(brain.embedder.embed_query("ready?"))
-    while brain.fingerprint() is None:  # noqa: ASYNC110 - the brain has no event for it, and needs none
+    while brain.meaning.fingerprint() is None:  # noqa: ASYNC110 - the brain has no event for it, and needs none
         await asyncio.sleep(0)
 
 

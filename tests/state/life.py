@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from service.brain import Brain
 from tests.state.brains import Clock, Shards, SwitchEncoder, SwitchVdb, crash_image, make_brain, model_ready
-from tests.state.model import Model
+from tests.state.model_changes import ChangingModel
 
 # Thousands of commits: a real disk's fsync would be all that is measured. SIGKILL doesn't need it.
 IN_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
@@ -27,10 +27,9 @@ class Life(RuleBasedStateMachine):
         self.runner = asyncio.Runner()
         self.root = Path(tempfile.mkdtemp(prefix="brain-state-", dir=IN_MEMORY))
         self.lives = 0
-        self.model = Model()
+        self.model = ChangingModel()
         self.clock = Clock()
         self.shards: Shards = {}
-        self.fresh = 0  # entries before this one were read in full before
 
     # The brain's life
 
@@ -83,6 +82,7 @@ class Life(RuleBasedStateMachine):
     def restart(self, loaded: bool) -> None:
         self.stop()
         self.start(self.directory, loaded=loaded)
+        self.came_up(loaded)
 
     @rule(loaded=st.booleans())
     def kill(self, loaded: bool) -> None:
@@ -94,6 +94,10 @@ class Life(RuleBasedStateMachine):
         self.stop()
         self.shards = shards
         self.start(image, loaded=loaded)
+        self.came_up(loaded)
+
+    def came_up(self, loaded: bool) -> None:
+        """What is looked at after a start that was not the first."""
 
     @rule()
     def evict(self) -> None:

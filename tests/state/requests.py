@@ -59,4 +59,19 @@ conversations = st.builds(
     st.lists(texts, min_size=1, max_size=4),
     sessions,
 )
+successors = some(
+    layer=st.sampled_from(["l0_basic_info", "l2_fact"]),
+    tags=tags,
+    frame=st.sampled_from(["team"]),
+    source_authority=st.sampled_from(["policy", "team"]),
+)
+changes = st.fixed_dictionaries(
+    {},
+    optional={
+        "content": texts,
+        "tags": tags,
+        "metadata": st.dictionaries(st.just("a"), st.integers(0, 3), max_size=1),
+        "frame": st.none() | st.just("team"),
+    },
+).filter(bool)
 adds = memories | seated | messages | conversations

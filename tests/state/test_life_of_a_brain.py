@@ -111,6 +111,6 @@ async def test_the_models_fingerprint_is_taken_although_the_ledger_refused_it_fi
         await brain.write(lambda t: t.connection.exec_driver_sql("ALTER TABLE settings RENAME TO away"))
         loaded.set()
         await asyncio.wrap_future(brain.embedder.embed_query("loaded"))
-        assert brain.fingerprint() is None
+        assert brain.meaning.fingerprint() is None
         await brain.write(lambda t: t.connection.exec_driver_sql("ALTER TABLE away RENAME TO settings"))
         await model_ready(brain)

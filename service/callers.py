@@ -1,0 +1,157 @@
+"""Who calls: from the headers of a request to its `Caller`. Three sorts:
+
+no key exists      this machine only, by its loopback names: product `default`, all rights
+a key              its product, its agent where it is bound to one, its rights, its ceiling
+the owner's token  a process of this user on this machine: all rights, product by X-Brain-Product
+"""
+
+import re
+import secrets
+from collections.abc import Callable, Collection, Mapping
+from functools import lru_cache
+from typing import Any
+from urllib.parse import urlsplit
+
+from models.errors import Forbidden, RateLimited, Unauthenticated, invalid
+from models.keys import RIGHTS
+from models.scope import Caller
+from models.scope import Scope as Tenant
+from service.rate import RateLimit
+from stores.keys import Key, KeyRing
+
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+OPEN = frozenset({"/healthz", "/readyz", "/openapi.json"})  # they show nothing of any tenant
+INTERNAL = "/internal/"
+ALL_RIGHTS = frozenset(RIGHTS)
+PRODUCT = "default"
+AGENT = "default"
+
+_NAME = re.compile(rb"[\x20-\x7e]{1,128}")
+
+Headers = Mapping[bytes, bytes]
+
+
+class Callers:
+    """Knows them. `token` is what the owner of the data directory published for other processes of its user;
+    `hosts` are the names, besides the loopback ones, that `/mcp` may be called by; `clock` gives epoch ms."""
+
+    def __init__(
+        self,
+        keys: KeyRing,
+        token: str,
+        clock: Callable[[], int],
+        *,
+        rate: RateLimit | None = None,
+        hosts: Collection[str] = (),
+    ):
+        self._keys = keys
+        self._token = token.encode()
+        self._clock = clock
+        self._rate = rate
+        self._hosts = frozenset(hosts)
+
+    def identify(self, request: Mapping[str, Any], headers: Headers, request_id: str) -> Caller:
+        """The caller of an ASGI request. Raises Unauthenticated, Forbidden, InvalidArgument, RateLimited."""
+        path: str = request["path"]
+        keyless = not self._keys
+        # On /mcp the SDK refuses it, in the protocol's own way; other names are for the time with keys.
+        if keyless and (path != "/mcp" or self._hosts):
+            _refuse_foreign(headers)
+        authorization = headers.get(b"authorization")
+        if authorization is None:
+            if not keyless and path not in OPEN:
+                raise Unauthenticated("No credential was sent.")
+            caller = _anyone(headers, request_id, ALL_RIGHTS if keyless else frozenset())
+        else:
+            credential = _bearer(authorization)
+            if secrets.compare_digest(credential, self._token) and _is_local(request):
+                return _owner(headers, request_id)
+            if keyless:
+                raise Unauthenticated(
+                    "The credential is not known. No key exists yet: leave Authorization out."
+                )
+            caller = _holder(self._keys.authenticate(credential, self._clock()), headers, request_id)
+        if path.startswith(INTERNAL):
+            raise Forbidden(f"{INTERNAL}… is for the owner's token: use `brain keys`.")
+        if path == "/metrics" and "admin" not in caller.rights:
+            raise Forbidden("/metrics needs the right 'admin'.")
+        if self._rate is not None and path not in OPEN:
+            wait = self._rate.take(caller.key_id, self._clock())
+            if wait:
+                raise RateLimited(f"Too many requests; wait {wait} s.", retry_after=wait)
+        return caller
+
+
+def _anyone(headers: Headers, request_id: str, rights: frozenset[str]) -> Caller:
+    _refuse_product(headers)
+    agent = _name(headers, b"x-brain-agent") or AGENT
+    return Caller(
+        Tenant(PRODUCT, agent), _name(headers, b"x-brain-user"), rights, request_id, for_user=bool(rights)
+    )
+
+
+def _holder(key: Key, headers: Headers, request_id: str) -> Caller:
+    _refuse_product(headers)
+    agent = _name(headers, b"x-brain-agent")
+    if key.agent is not None and agent not in (None, key.agent):
+        raise Forbidden(f"X-Brain-Agent: key {key.key_id} is bound to another agent.")
+    return Caller(
+        Tenant(key.product, key.agent or agent or AGENT),
+        _name(headers, b"x-brain-user"),
+        key.rights,
+        request_id,
+        key.key_id,
+        key.authority,
+        key.acts_for_user,
+    )
+
+
+def _owner(headers: Headers, request_id: str) -> Caller:
+    product = _name(headers, b"x-brain-product") or PRODUCT
+    agent = _name(headers, b"x-brain-agent") or AGENT
+    user = _name(headers, b"x-brain-user")
+    return Caller(Tenant(product, agent), user, ALL_RIGHTS, request_id, for_user=True)
+
+
+def _bearer(authorization: bytes) -> bytes:
+    scheme, _, credential = authorization.partition(b" ")
+    if scheme.lower() != b"bearer":
+        raise Unauthenticated("The Authorization header is not a Bearer credential.")
+    return credential.strip()
+
+
+def _is_local(request: Mapping[str, Any]) -> bool:
+    """Whether the request came from this machine: the token never counts for others."""
+    client, server = request.get("client") or ("",), request.get("server") or ("",)
+    return client[0] in LOOPBACK or (client[0] != "" and client[0] == server[0])
+
+
+def _refuse_product(headers: Headers) -> None:
+    if b"x-brain-product" in headers:
+        raise Forbidden("X-Brain-Product goes with the owner's token only: the product comes from the key.")
+
+
+def _refuse_foreign(headers: Headers) -> None:
+    host = headers.get(b"host", b"").decode("latin-1")
+    if _hostname(f"//{host}") not in LOOPBACK:
+        raise Forbidden(f"Without keys, only this machine is served; the Host is {host[:100]!r}.")
+    origin = headers.get(b"origin")
+    if origin is not None and _hostname(origin.decode("latin-1")) not in LOOPBACK:
+        raise Forbidden("Without keys, web pages of other sites are not served.")
+
+
+@lru_cache(maxsize=256)
+def _hostname(url: str) -> str | None:
+    try:
+        return urlsplit(url).hostname
+    except ValueError:
+        return None
+
+
+def _name(headers: Headers, header: bytes) -> str | None:
+    value = headers.get(header)
+    if value is None:
+        return None
+    if not _NAME.fullmatch(value):
+        raise invalid(header.decode().title(), "must be 1 to 128 printable ASCII characters")
+    return value.decode()

@@ -1,0 +1,64 @@
+"""The use cases that link memories: set a link, take it away, follow links."""
+
+from collections.abc import Callable
+from typing import Any
+
+from models.answers import Reply
+from models.errors import invalid
+from models.scope import Caller
+from models.view_requests import GetRelated, Link
+from service.brain import Brain
+from service.fields import memory_fields
+from service.walk import Walk
+from stores import links
+from stores.acts import Act
+from stores.changes import Edge
+from stores.idempotency import Once
+from stores.writer import Transaction
+
+
+async def link(brain: Brain, caller: Caller, request: Link) -> Reply:
+    return await _write(brain, caller, request, "brain_memory_link", links.link, "created")
+
+
+async def unlink(brain: Brain, caller: Caller, request: Link) -> Reply:
+    return await _write(brain, caller, request, "brain_memory_unlink", links.unlink, "removed")
+
+
+async def related(brain: Brain, caller: Caller, request: GetRelated) -> Reply:
+    start, _ = await brain.read(caller, request.memory_id)
+    walk = Walk(brain, caller, frozenset(request.types), request.limit)
+    await walk.go(start, request.hops)
+    now = brain.clock()
+    nodes = [{**memory_fields(memory, "graph", now), "hops": hops} for memory, hops in walk.found]
+    body = {"nodes": nodes, "edges": [_shown(edge) for edge in walk.edges], "truncated": walk.truncated}
+    return Reply(body)
+
+
+async def _write(
+    brain: Brain,
+    caller: Caller,
+    request: Link,
+    operation: str,
+    act: Callable[[Act, Transaction, Edge], bool],
+    outcome: str,
+) -> Reply:
+    if request.from_id == request.to_id:
+        raise invalid("to_id", "must name another memory than from_id")
+    edge = Edge(request.from_id, request.type, request.to_id)
+    who = Act(caller, operation, brain.meaning.fingerprint())
+    key = request.idempotency_key
+    once = None if key is None else Once(operation, key, request.model_dump(exclude={"idempotency_key"}))
+
+    def write(transaction: Transaction) -> tuple[bool, bool]:
+        if once is None:
+            return act(who, transaction, edge), False
+        done, again = once.run(transaction, caller, lambda: {outcome: act(who, transaction, edge)})
+        return done[outcome], again
+
+    done, replayed = await brain.write(write)
+    return Reply({**_shown(edge), outcome: done, **({"replayed": True} if replayed else {})})
+
+
+def _shown(edge: Edge) -> dict[str, Any]:
+    return {"from": edge.from_id, "to": edge.to_id, "type": edge.type, "weight": edge.weight}

@@ -1,0 +1,154 @@
+"""Texts as vectors: the model, and whether its vectors are those that the ledger holds. Vectors of two
+fingerprints never meet."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+import numpy as np
+import structlog
+
+from models.embedder import Embedder, EmbedderClosed
+from models.embedding import EmbeddingError, Encoding
+from models.errors import StoreUnavailable
+from stores.applier import CannotEmbed
+from stores.changes import Floats
+from stores.ledger import Ledger
+
+log = structlog.get_logger()
+
+_FINGERPRINT = "embedding.fingerprint"
+PROBE = "warm up"
+QUERY_WAIT_S = 3.0  # behind a run of documents a query waits for 50 ms; this long only when the model hangs
+MAX_WAIT_S = 60.0  # of a write, however many texts it brings
+TEXTS_AT_ONCE = 16  # what the embedder does in about the time that `write.embed_wait_ms` is meant for one
+
+
+class Meaning:
+    """Lives on the event loop. `wait_ms` is what a write waits for its vectors, for each 16 texts; `ready`
+    is called when the model is there; `sleep` waits seconds."""
+
+    def __init__(
+        self,
+        embedder: Embedder,
+        ledger: Ledger,
+        wait_ms: int,
+        ready: Callable[[], None],
+        sleep: Callable[[float], Awaitable[None]],
+    ):
+        self.embedder = embedder
+        self.stored: str | None = None  # the fingerprint of the vectors that the ledger holds
+        self._ledger = ledger
+        self._wait_s = wait_ms / 1000
+        self._ready = ready
+        self._sleep = sleep
+        self._watch: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Load the model, behind everything. The ledger is open."""
+        self.stored = self._ledger.setting(_FINGERPRINT)
+        self.embedder.start()
+        self._watch = asyncio.create_task(self._watch_model())
+
+    async def close(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+        await asyncio.to_thread(self.embedder.close)
+
+    def fingerprint(self) -> str | None:
+        """Of the vectors that can be made and compared now; None while the model loads, or when it is not
+        the one that the ledger's vectors were made with."""
+        encoder = self.embedder.encoder
+        same = encoder is not None and encoder.fingerprint == self.stored
+        return self.stored if same else None
+
+    def problem(self) -> str | None:
+        """Why search by meaning can't take part now; None when it can."""
+        if self.fingerprint() is not None:
+            return None
+        if self.embedder.state == "failed":
+            return f"the embedding model could not be loaded: {self.embedder.error}"
+        if self.embedder.encoder is None or self.stored is None:
+            return "the embedding model is loading"
+        return (
+            f"the memories were embedded with {self.stored}, the model now is "
+            f"{self.embedder.encoder.fingerprint}: set embedding.model back"
+        )
+
+    async def of_query(self, text: str) -> Floats | None:
+        """(dimensions,) of a query; None when there is no model to embed it with, or not in time."""
+        if self.fingerprint() is None:
+            return None
+        try:
+            async with asyncio.timeout(QUERY_WAIT_S):
+                return (await asyncio.wrap_future(self.embedder.embed_query(text))).vector
+        except TimeoutError:
+            log.warning("a query was not embedded in time", seconds=QUERY_WAIT_S)
+            return None
+        except EmbeddingError as fault:
+            log.warning("a query could not be embedded", fault=str(fault))
+            return None
+
+    async def of_documents(self, texts: Sequence[str]) -> list[Floats | None]:
+        """(chunks, dimensions) of each text; None for one that can't be embedded in time: its vectors
+        follow through the outbox."""
+        if self.fingerprint() is None or not texts:
+            return [None] * len(texts)
+        futures = [asyncio.wrap_future(self.embedder.embed_document(text)) for text in texts]
+        wait = min(self._wait_s * max(1, len(texts) / TEXTS_AT_ONCE), MAX_WAIT_S)
+        try:
+            await asyncio.wait(futures, timeout=wait)
+            return [_vectors(future) for future in futures]
+        finally:
+            for future in futures:
+                future.cancel()
+
+    async def of_document(self, text: str) -> Floats:
+        """(chunks, dimensions) of a text, however long it takes. Raises CannotEmbed."""
+        try:
+            encodings = await asyncio.wrap_future(self.embedder.embed_document(text))
+        except EmbeddingError as fault:
+            raise CannotEmbed(str(fault), whole=not await self._embeds()) from fault
+        return np.stack([encoding.vector for encoding in encodings])
+
+    async def _embeds(self) -> bool:
+        """Whether the model embeds anything at all."""
+        try:
+            await asyncio.wrap_future(self.embedder.embed_query(PROBE))
+        except EmbeddingError:
+            return False
+        return True
+
+    async def _watch_model(self) -> None:
+        """When the model is there, take its fingerprint for a ledger that has no vectors yet."""
+        try:
+            await asyncio.wrap_future(self.embedder.embed_query(PROBE))
+        except EmbedderClosed:
+            return  # before the start even, for one command that needs no vectors
+        except EmbeddingError as fault:
+            log.error("no search by meaning", fault=str(fault))
+            if self.embedder.encoder is None:
+                return  # else it is this text's fault, or will pass: its vectors count from now on
+        while not await self._bound():
+            await self._sleep(1)
+        log.info("embedding model ready", problem=self.problem())
+        self._ready()
+
+    async def _bound(self) -> bool:
+        """Give a ledger that has no vectors yet the model's fingerprint. False when the ledger can't take it
+        now: without it nothing could ever be found by meaning."""
+        encoder = self.embedder.encoder
+        try:
+            unbound = self.stored is None or not await asyncio.to_thread(self._ledger.has_vectors)
+            if unbound and encoder is not None:
+                await asyncio.wrap_future(self._ledger.put_setting(_FINGERPRINT, encoder.fingerprint))
+                self.stored = encoder.fingerprint
+        except StoreUnavailable as fault:
+            log.warning("the ledger does not take the model's fingerprint", fault=str(fault))
+            return False
+        return True
+
+
+def _vectors(future: "asyncio.Future[tuple[Encoding, ...]]") -> Floats | None:
+    if not future.done() or future.cancelled() or future.exception() is not None:
+        return None
+    return np.stack([encoding.vector for encoding in future.result()])

@@ -1,0 +1,97 @@
+"""A walk along the links of resident memories: breadth first, bounded, and inside the caller's reach."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from models.links import EdgeType
+from models.memory import Memory
+from models.scope import Caller, Partition
+from service.brain import Brain
+from stores.changes import Edge
+from stores.graph import MemoryGraph
+
+MAX_VISITS = 2_000  # nodes that are looked at, whether they are shown or not
+
+
+@dataclass(slots=True)
+class Walk:
+    """`types` of links to follow, all when empty; `limit` memories at the most. What it has come to: `found`
+    memories with their distance, nearest first, the `edges` that were walked, and whether there is more."""
+
+    brain: Brain
+    caller: Caller
+    types: frozenset[EdgeType]
+    limit: int
+    found: list[tuple[Memory, int]] = field(default_factory=list)
+    edges: list[Edge] = field(default_factory=list)
+    truncated: bool = False
+    _reached: set[str] = field(default_factory=set)
+    _left_out: set[str] = field(default_factory=set)
+    _walked: set[Edge] = field(default_factory=set)
+
+    async def go(self, start: Memory, hops: int) -> None:
+        """Walk from a memory that the caller may read. Raises StoreUnavailable."""
+        self._reached.add(start.memory_id)
+        level = [start]
+        for hop in range(1, hops + 1):
+            fresh: list[Memory] = []
+            for partition, members in _by_partition(level).items():
+                # Loaded one by one, and read at once: loading another may let this one go.
+                graph = (await self.brain.residents.load(partition)).graph
+                for memory in members:
+                    fresh += self._step(graph, memory)
+            self.found += [(memory, hop) for memory in fresh]
+            level = fresh
+
+    def _step(self, graph: MemoryGraph, memory: Memory) -> list[Memory]:
+        """The memories that are reached from one for the first time."""
+        fresh: list[Memory] = []
+        for edge in self._links(graph, memory.memory_id):
+            other = edge.to_id if edge.from_id == memory.memory_id else edge.from_id
+            if other in self._left_out:
+                continue
+            if other not in self._reached:
+                if self._visits >= MAX_VISITS:
+                    self.truncated = True
+                    break
+                node = graph.memory(other) or self._foreign(other)
+                if node is None:
+                    self._left_out.add(other)
+                    continue
+                if len(self._reached) > self.limit:  # the start is one of them
+                    self.truncated = True
+                    break
+                self._reached.add(other)
+                fresh.append(node)
+            if edge not in self._walked:
+                self._walked.add(edge)
+                self.edges.append(edge)
+        return fresh
+
+    @property
+    def _visits(self) -> int:
+        return len(self._reached) + len(self._left_out)
+
+    def _foreign(self, memory_id: str) -> Memory | None:
+        """A memory of another user in the scope, if the caller reads it; None for what is hidden."""
+        if self.caller.user is not None:
+            return None
+        return next((m for m in self.brain.current([memory_id]) if self.caller.reaches(m.partition)), None)
+
+    def _links(self, graph: MemoryGraph, memory_id: str) -> Iterator[Edge]:
+        """The links of a memory, the session that it shares with others last: that says the least. A
+        session is no memory: it is walked through once, to all who were in it."""
+        own = [edge for edge in graph.edges(memory_id) if not self.types or edge.type in self.types]
+        yield from (edge for edge in own if edge.type != "in_session")
+        for hub in (edge.to_id for edge in own if edge.type == "in_session"):
+            if hub not in self._left_out:
+                self._left_out.add(hub)
+                others = (edge.from_id for edge in graph.edges(hub))
+                yield from (Edge(memory_id, "in_session", other) for other in others if other != memory_id)
+
+
+def _by_partition(memories: list[Memory]) -> dict[Partition, list[Memory]]:
+    groups: dict[Partition, list[Memory]] = {}
+    for memory in memories:
+        groups.setdefault(memory.partition, []).append(memory)
+    return groups

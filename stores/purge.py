@@ -1,0 +1,170 @@
+"""Purge: the text goes from every table, an id-only tombstone stays. Other files follow: the write-ahead
+log is truncated after the commit, and the scope's shard of the vector store is filled anew from the ledger
+into another directory, because Chroma never overwrites what it deletes."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from sqlalchemy import Connection, delete, or_, select, update
+
+from models.memory import Memory, State
+from models.scope import Scope
+from stores.acts import Act
+from stores.changes import Change, Edge
+from stores.inserts import queue
+from stores.rows import memory_from, select_memories, version_values
+from stores.schema import (
+    edges,
+    idempotency,
+    memories,
+    outbox,
+    tags,
+    token_vectors,
+    tokens,
+    vectors,
+    versions,
+)
+from stores.writer import Transaction
+
+SLICE = 500  # ids in one statement; SQLite takes 32,766 parameters at the most
+
+_NOTHING = {
+    "content": "",
+    "content_key": "",
+    "memory_at": None,
+    "actor": None,
+    "project": "",
+    "session_id": None,
+    "session_key": None,
+    "session_position": None,
+    "origin_id": None,
+    "source_raw_memory_id": None,
+    "details": None,
+}
+
+
+T = TypeVar("T")
+
+
+def slices(values: Sequence[T]) -> Iterator[Sequence[T]]:
+    """The values, SLICE at a time."""
+    return (values[start : start + SLICE] for start in range(0, len(values), SLICE))
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Which memories of a scope are to go: one, a session's, a user's, or all (everything None)."""
+
+    scope: Scope
+    user: str | None = None
+    memory_id: str | None = None
+    session_id: str | None = None
+
+    def memories(self, connection: Connection) -> list[Memory]:
+        """Those that are not tombstones yet, forgotten ones included."""
+        wanted = {
+            "product": self.scope.product,
+            "agent": self.scope.agent,
+            "user": self.user,
+            "memory_id": self.memory_id,
+            "session_id": self.session_id,
+        }
+        query = select_memories().where(
+            versions.c.status != "purged",
+            *(memories.c[name] == value for name, value in wanted.items() if value is not None),
+        )
+        return [memory_from(row) for row in connection.execute(query.order_by(memories.c.seq))]
+
+
+def dependents(connection: Connection, purged: Sequence[Memory], *, transitively: bool) -> list[Memory]:
+    """What was derived from these memories or rests on them as evidence."""
+    seen = {memory.memory_id for memory in purged}
+    found: list[Memory] = []
+    front = list(purged)
+    while front:
+        front = [
+            memory
+            for memory in _resting_on(connection, [memory.memory_id for memory in front])
+            if memory.memory_id not in seen
+        ]
+        seen |= {memory.memory_id for memory in front}
+        found += front
+        if not transitively:
+            break
+    return found
+
+
+def _resting_on(connection: Connection, ids: list[str]) -> Iterator[Memory]:
+    for some in slices(ids):
+        derived = select(edges.c.from_id).where(edges.c.type == "derived_from", edges.c.to_id.in_(some))
+        proved = select(edges.c.to_id).where(edges.c.type == "evidence_for", edges.c.from_id.in_(some))
+        own = or_(
+            memories.c.memory_id.in_(derived.where(edges.c.to_seq.is_(None))),
+            memories.c.memory_id.in_(proved.where(edges.c.to_seq.is_(None))),
+        )
+        for row in connection.execute(select_memories().where(own, versions.c.status != "purged")):
+            yield memory_from(row)
+
+
+def purge(act: Act, transaction: Transaction, doomed: Sequence[Memory], review: Sequence[Memory]) -> None:
+    """Turn memories into tombstones. What rests on them without going too is due for review."""
+    gone = {memory.memory_id for memory in doomed}
+    for memory in doomed:
+        if memory.state.supersedes or memory.state.superseded_by:
+            _bridge(act, transaction, memory, gone)
+    for memory in review:
+        due = replace(memory.state.provenance, review_due_at=transaction.now)
+        act.change(transaction, memory, replace(memory.state, provenance=due), ("review_due_at",))
+    transaction.flush()
+    for some in slices(doomed):
+        _erase(transaction, [memory.memory_id for memory in some])
+        for memory in some:
+            _bury(act, transaction, memory)
+    _forget_requests(transaction, act.caller.scope, gone)
+
+
+def _bridge(act: Act, transaction: Transaction, memory: Memory, gone: set[str]) -> None:
+    """Close the chain over a memory that goes. Its predecessor stays superseded, by its successor if there
+    is one."""
+    before = [act.find(transaction, id, forgotten=True) for id in memory.state.supersedes if id not in gone]
+    after = [act.find(transaction, id, forgotten=True) for id in memory.state.superseded_by if id not in gone]
+    for new in after:
+        left = (id for id in new.state.supersedes if id != memory.memory_id)
+        supersedes = tuple(dict.fromkeys((*left, *(old.memory_id for old in before))))
+        links = tuple(Edge(new.memory_id, "supersedes", old.memory_id) for old in before)
+        act.change(transaction, new, replace(new.state, supersedes=supersedes), ("supersedes",), links)
+    for old in before if after else ():
+        left = (id for id in old.state.superseded_by if id != memory.memory_id)
+        superseded_by = tuple(dict.fromkeys((*left, *(new.memory_id for new in after))))
+        act.change(transaction, old, replace(old.state, superseded_by=superseded_by), ("superseded_by",))
+
+
+def _erase(transaction: Transaction, ids: Sequence[str]) -> None:
+    for table in (tokens, vectors, token_vectors, tags, outbox):
+        transaction.execute(delete(table).where(table.c.memory_id.in_(ids)))
+    transaction.execute(delete(edges).where(or_(edges.c.from_id.in_(ids), edges.c.to_id.in_(ids))))
+    transaction.execute(delete(versions).where(versions.c.memory_id.in_(ids)))
+    transaction.execute(update(memories).where(memories.c.memory_id.in_(ids)).values(_NOTHING))
+
+
+def _bury(act: Act, transaction: Transaction, memory: Memory) -> None:
+    seq = act.event(transaction, memory.partition, memory.memory_id)
+    buried = replace(
+        memory, content="", details=None, version=memory.version + 1, state=State(status="purged")
+    )
+    transaction.insert(versions, [version_values(buried, seq, transaction.now)])
+    queue(transaction, buried, "index", seq)
+    transaction.changes.append(Change(buried))
+
+
+def _forget_requests(transaction: Transaction, scope: Scope, gone: set[str]) -> None:
+    """Destroy what could confirm a guess of a purged text: the salted digests of the requests that wrote
+    it. A repeat of such a request writes anew."""
+    table = idempotency.c
+    in_scope = (table.product == scope.product) & (table.agent == scope.agent)
+    kept = transaction.execute(select(*table).where(in_scope)).all()
+    for row in kept:
+        if any(id in str(row.outcome) for id in gone):
+            this = (table.user == row.user) & (table.operation == row.operation) & (table.key == row.key)
+            transaction.execute(delete(idempotency).where(in_scope, this))

@@ -1,0 +1,40 @@
+"""What the vector store should hold, as the ledger has it."""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import orjson
+
+from models.memory import Memory
+from stores.changes import Floats
+from stores.ledger import Ledger
+from stores.vdb import VdbRow, scope_key
+
+
+def records(ledger: Ledger, ids: Iterable[str]) -> dict[str, Memory]:
+    """The memories that there are of these ids."""
+    found = (ledger.find(id) for id in ids)
+    return {memory.memory_id: memory for memory in found if memory is not None}
+
+
+def held(ledger: Ledger, ids: Sequence[str], fingerprint: str) -> tuple[list[VdbRow], list[str]]:
+    """The rows that Chroma should hold of these memories, and the ids that it should not hold. One without
+    vectors is neither: its embedding will queue it again."""
+    found = records(ledger, ids)
+    vectors = ledger.document_vectors(found, fingerprint)
+    shown = {id: memory for id, memory in found.items() if not memory.hidden}
+    rows = [_row(memory, vectors[id]) for id, memory in shown.items() if id in vectors]
+    return rows, [id for id in ids if id not in shown]
+
+
+def _row(memory: Memory, vectors: Floats) -> VdbRow:
+    return VdbRow(
+        memory_id=memory.memory_id,
+        scope=scope_key(*memory.partition.scope),
+        user=memory.partition.user,
+        layer=memory.layer,
+        kind=memory.kind,
+        version=memory.version,
+        record=orjson.dumps(memory.as_row()).decode(),
+        vectors=np.ascontiguousarray(vectors, np.float32),
+    )

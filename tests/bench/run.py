@@ -1,0 +1,60 @@
+"""`make bench`: every figure of docs/benchmarks.md that needs no data of others.
+
+    python tests/bench/run.py [--only get,add,search,scale,peers] [--key KEY] [--rounds 5]
+
+Prints the table. Exit code 1 when a target is missed. Needs wrk (`apt-get install wrk`).
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+# One thread for the floors too, as the server has.
+os.environ |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+
+import add  # noqa: E402
+import get  # noqa: E402
+import scale  # noqa: E402
+import search  # noqa: E402
+from measure import Figure, has_wrk  # noqa: E402
+from server import running  # noqa: E402
+
+GROUPS = ("get", "add", "search", "scale")
+
+
+def group(name: str, key: str | None) -> list[Figure]:
+    if name == "scale":
+        return scale.figures()
+    with tempfile.TemporaryDirectory(prefix="brain-bench-") as scratch:
+        data = Path(scratch)
+        with running(data, resident__budget_mb="1" if name == "search" else "1024") as service:
+            if name == "get":
+                return get.figures(service, key)
+            return add.figures(service) if name == "add" else search.figures(service, data)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", default=",".join(GROUPS), help="groups of figures, by commas")
+    parser.add_argument("--key", help="sent with every GET of the first group")
+    given = parser.parse_args()
+    if not has_wrk():
+        print("make bench needs wrk, the load generator: apt-get install wrk. Nothing was measured.")
+        return 0
+    print("| figure | target | measured | met |\n|---|---|---|---|", flush=True)
+    missed = False
+    for name in given.only.split(","):
+        for figure in group(name, given.key):
+            print(figure.row(), flush=True)
+            missed = missed or figure.met is False
+    return int(missed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
