@@ -11,7 +11,7 @@ import structlog
 
 from models.embedder import Embedder
 from models.errors import MemoryForgotten, MemoryNotFound
-from models.layers import HIDDEN
+from models.layers import HIDDEN, Status
 from models.memory import Memory
 from models.scope import Caller, Partition, Scope
 from service.meaning import Meaning
@@ -132,10 +132,12 @@ class Brain:
         the ledger's own record. Raises MemoryNotFound, MemoryForgotten or StoreUnavailable."""
         memory = self.residents.memory(memory_id)
         if memory is not None:
-            _check(caller, memory_id, Stamp(memory.partition, memory.version, memory.state.status))
+            _check(caller, memory_id, memory.partition, memory.state.status)
             return memory, "graph"
         stamp = self.ledger.stamp(memory_id) if _ID.fullmatch(memory_id) else None
-        stamp = _check(caller, memory_id, stamp)
+        if stamp is None:
+            raise _not_found(memory_id)
+        _check(caller, memory_id, stamp.partition, stamp.status)
         from_vdb = await self._read_vdb(memory_id, stamp)
         self.residents.load_soon(stamp.partition)
         if from_vdb is not None:
@@ -143,7 +145,7 @@ class Brain:
         memory = self.ledger.find(memory_id)
         if memory is None:
             raise _not_found(memory_id)
-        _check(caller, memory_id, Stamp(memory.partition, memory.version, memory.state.status))
+        _check(caller, memory_id, memory.partition, memory.state.status)
         return memory, "graph"
 
     def current(self, memory_ids: Sequence[str]) -> list[Memory]:
@@ -199,13 +201,12 @@ def record_from(text: str) -> Memory | None:
         return None
 
 
-def _check(caller: Caller, memory_id: str, stamp: Stamp | None) -> Stamp:
+def _check(caller: Caller, memory_id: str, partition: Partition, status: Status) -> None:
     """Another tenant's memory is answered exactly like one that never existed."""
-    if stamp is None or not caller.reaches(stamp.partition) or stamp.status == "purged":
+    if not caller.reaches(partition) or status == "purged":
         raise _not_found(memory_id)
-    if stamp.status in HIDDEN:
+    if status in HIDDEN:
         raise MemoryForgotten(f"Memory {memory_id} was forgotten.")
-    return stamp
 
 
 def _not_found(memory_id: str) -> MemoryNotFound:

@@ -1,9 +1,18 @@
 """Counters for the operator. Labels name operations and statuses, never tenants or texts."""
 
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator
 from contextlib import suppress
+from itertools import accumulate
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 
 from models.errors import StoreUnavailable
@@ -17,30 +26,45 @@ class Metrics:
 
     def __init__(self, brain: Brain):
         self._registry = CollectorRegistry()
-        self._requests = Counter(
-            "brain_requests",
-            "Answers by operation and status",
-            ["operation", "status"],
-            registry=self._registry,
-        )
-        self._seconds = Histogram(
-            "brain_request_seconds", "Time to answer", ["operation"], buckets=BUCKETS, registry=self._registry
-        )
+        answers = _Answers()
+        self.count = answers.count
+        self._registry.register(answers)
         self._registry.register(_Gauges(brain))
-        self._children: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
-
-    def count(self, operation: str, status: int, seconds: float) -> None:
-        """Count one answer. The labelled children are kept: looking them up costs more than counting."""
-        children = self._children.get((operation, status))
-        if children is None:
-            children = (self._requests.labels(operation, str(status)), self._seconds.labels(operation))
-            self._children[operation, status] = children
-        children[0].inc()
-        children[1].observe(seconds)
 
     def text(self) -> bytes:
         """The exposition format."""
         return generate_latest(self._registry)
+
+
+class _Answers(Collector):
+    """Counted by hand on the event loop: the library's own counters take locks, and four times as long."""
+
+    def __init__(self) -> None:
+        self._requests: defaultdict[tuple[str, int], int] = defaultdict(int)
+        self._buckets: defaultdict[str, list[int]] = defaultdict(lambda: [0] * (len(BUCKETS) + 1))
+        self._seconds: defaultdict[str, float] = defaultdict(float)
+
+    def count(self, operation: str, status: int, seconds: float) -> None:
+        """Count one answer."""
+        self._requests[operation, status] += 1
+        self._buckets[operation][bisect_left(BUCKETS, seconds)] += 1
+        self._seconds[operation] += seconds
+
+    def collect(self) -> Iterator[Metric]:
+        labels = ["operation", "status"]
+        requests = CounterMetricFamily("brain_requests", "Answers by operation and status", labels=labels)
+        for (operation, status), count in self._requests.items():
+            requests.add_metric([operation, str(status)], count)
+        yield requests
+        times = HistogramMetricFamily("brain_request_seconds", "Time to answer", labels=["operation"])
+        for operation, buckets in self._buckets.items():
+            upper = [*(str(float(bound)) for bound in BUCKETS), "+Inf"]
+            counts = list(zip(upper, accumulate(buckets), strict=True))
+            times.add_metric([operation], counts, self._seconds[operation])
+        yield times
+
+    def describe(self) -> list[Metric]:
+        return []
 
 
 class _Gauges(Collector):

@@ -31,6 +31,12 @@ _PROBLEM = {
     },
 }
 
+_BEARER = {
+    "type": "http",
+    "scheme": "bearer",
+    "description": "`brain_<id>_<secret>`, from `brain keys create`. Until a key exists, none is needed.",
+}
+
 
 def _header(name: str, description: str, longest: int = 128) -> dict[str, Any]:
     return {
@@ -45,7 +51,10 @@ def _header(name: str, description: str, longest: int = 128) -> dict[str, Any]:
 _HEADERS = [
     _header(name, text)
     for name, text in (
-        ("X-Brain-Agent", "The agent of the scope; `default` without it."),
+        (
+            "X-Brain-Agent",
+            "The agent of the scope; without it the one that the key is bound to, else `default`.",
+        ),
         (
             "X-Brain-User",
             "A user inside the scope. Without it: writes to the default user, reads the whole scope.",
@@ -78,7 +87,8 @@ def openapi_document() -> dict[str, Any]:
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "paths": paths,
-        "components": {"schemas": {"Problem": _PROBLEM}},
+        "components": {"schemas": {"Problem": _PROBLEM}, "securitySchemes": {"key": _BEARER}},
+        "security": [{"key": []}, {}],  # none at all while no key exists
     }
 
 

@@ -15,10 +15,25 @@ def answer(reply: Reply) -> Response:
     """The HTTP response of a dispatched operation."""
     status = reply.status or 200
     media_type = "application/json" if status < 400 else PROBLEM
-    headers = {} if reply.etag is None else {"etag": reply.etag}
+    response = _Document(orjson.dumps(reply.body), status, media_type)
+    if reply.etag is not None:
+        response.raw_headers.append((b"etag", reply.etag.encode("latin-1")))
     if reply.retry_after is not None:
-        headers["retry-after"] = str(reply.retry_after)
-    return Response(orjson.dumps(reply.body), status, headers, media_type)
+        response.raw_headers.append((b"retry-after", b"%d" % reply.retry_after))
+    return response
+
+
+class _Document(Response):
+    """Starlette works out the headers of each response anew; ours are known."""
+
+    def __init__(self, body: bytes, status: int, media_type: str):
+        self.status_code = status
+        self.body = body
+        self.background = None
+        self.raw_headers = [
+            (b"content-length", b"%d" % len(body)),
+            (b"content-type", media_type.encode("latin-1")),
+        ]
 
 
 def problem(error: BrainError, request_id: str, headers: dict[str, str] | None = None) -> Response:

@@ -96,7 +96,19 @@ class Act:
             transaction.changes.append(shown)
         else:
             transaction.changes.append(Change(changed, edges=links, unlinked=unlinks))
+        tell_others(transaction, changed, links)
         return changed
+
+
+def tell_others(transaction: Transaction, memory: Memory, links: Iterable[Edge]) -> None:
+    """Let the graphs of other users know of a memory's new links with theirs. Chains are one user's."""
+    for edge in links:
+        if edge.type != "supersedes":
+            id = edge.to_id if edge.from_id == memory.memory_id else edge.from_id
+            row = transaction.execute(_BY_ID, {"memory_id": id}).first()
+            other = memory if row is None else memory_from(row)
+            if other.partition != memory.partition:
+                transaction.changes.append(Change(other, edges=(edge,)))
 
 
 def end_edges(transaction: Transaction, links: Iterable[Edge], seq: int) -> None:

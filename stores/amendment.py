@@ -64,7 +64,8 @@ def hide(
     *,
     revive: bool,
 ) -> tuple[str, ...]:
-    """Forget or archive a memory. Returns the ids that `revive` made current again. Raises ConflictState."""
+    """Forget or archive a memory. Returns the ids that `revive` made current again: none, where something
+    newer stands. Raises ConflictState."""
     if memory.state.provenance.pinned_at is not None:
         raise ConflictState(f"Memory {memory.memory_id} is pinned; unpin it first.")
     forgotten_at = transaction.now if mode == "forget" else None
@@ -74,7 +75,7 @@ def hide(
         status_reason=reason,
         provenance=replace(memory.state.provenance, forgotten_at=forgotten_at),
     )
-    revived = _revive(act, transaction, memory) if revive else ()
+    revived = _revive(act, transaction, memory) if revive and memory.is_latest else ()
     ended = tuple(Edge(memory.memory_id, "supersedes", old) for old in revived)
     if revived:
         left = tuple(id for id in state.supersedes if id not in revived)

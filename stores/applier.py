@@ -31,6 +31,8 @@ log = structlog.get_logger()
 
 _EMBEDDER = -1  # stands among the shards' numbers for the embedder
 _LEDGER = -2
+_REFILL = 1_000  # plus the shard's number: a refill goes to another directory
+BROKEN_S = 1.6  # a shard that rests so long, while Chroma answers for others, is filled anew elsewhere
 
 Embed = Callable[[str], Awaitable[Floats]]
 """The vectors (chunks, dimensions) of a text. Raises `CannotEmbed`."""
@@ -231,6 +233,8 @@ class Applier:
         shard = tasks[0].shard
         if isinstance(fault, VdbUnavailable) and not await self._answers(tasks[0]):
             self._rest(shard, fault)
+            if self._vdb.available and self._paces[shard].pause >= BROKEN_S:
+                self._shards.note_due(shard)  # and nothing more goes to the directory that it has now
             return
         if len(tasks) == 1:
             await self._write(lambda transaction: outbox.fail(transaction, tasks[0], "index", str(fault)))
@@ -250,14 +254,15 @@ class Applier:
         """Fill one shard anew, if one is due. It runs here, between batches, so that no batch of the shard
         goes to the directory that is about to be left."""
         fingerprint, now = self._stored(), self._clock()
-        due = [shard for shard in self._shards.due() if self._paces[shard].until <= now]
+        due = [shard for shard in self._shards.due() if self._paces[_REFILL + shard].until <= now]
         if fingerprint is None or not due:
             return False
         try:
             await self._shards.refill(due[0], fingerprint)
         except VdbUnavailable as fault:
-            self._rest(due[0], fault)
+            self._rest(_REFILL + due[0], fault)
             return False
+        self._go_on(_REFILL + due[0])
         self._go_on(due[0])
         return True
 
@@ -265,7 +270,7 @@ class Applier:
         """The next batch, of one shard when it is to be indexed. A row that failed before comes alone, so
         that it takes nobody along."""
         now = self._clock()
-        resting = [shard for shard, pace in self._paces.items() if pace.until > now]
+        resting = [shard for shard, pace in self._paces.items() if pace.until > now] + self._shards.due()
         embed = name == "embed"
         if embed and _EMBEDDER in resting:
             return []
@@ -285,7 +290,8 @@ class Applier:
                 for name, shard, at in outbox.retries(connection)
                 if able[name]
             ]
-        times += [self._paces[shard].until for shard in self._shards.due() if able["index"]]
+        due = self._shards.due() if able["index"] else []
+        times += [self._paces[_REFILL + shard].until for shard in due]
         return min(times, default=None)
 
     async def _write(self, write: Callable[[Transaction], object]) -> None:

@@ -7,7 +7,7 @@ from sqlalchemy import and_, bindparam, func, select
 from models.draft import Draft
 from models.errors import MemoryForgotten, MemoryNotFound, PositionTaken, invalid
 from models.memory import Memory
-from stores.acts import Act
+from stores.acts import Act, tell_others
 from stores.changes import Change, Edge
 from stores.inserts import insert_edges, insert_vectors, queue
 from stores.rows import memory_values, tag_values, version_values
@@ -74,6 +74,7 @@ def insert_memory(act: Act, transaction: Transaction, draft: Draft) -> Stored:
         insert_vectors(transaction, id, act.fingerprint, draft.vectors)
     queue(transaction, memory, "embed" if draft.vectors is None else "index", seq)
     transaction.changes.append(Change(memory, draft.terms, draft.vectors, links))
+    tell_others(transaction, memory, links)
     return Stored(id, False, draft.vectors is not None)
 
 

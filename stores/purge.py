@@ -4,7 +4,7 @@ into another directory, because Chroma never overwrites what it deletes."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from sqlalchemy import Connection, delete, or_, select, update
 
@@ -109,35 +109,67 @@ def _resting_on(connection: Connection, ids: list[str]) -> Iterator[Memory]:
 
 def purge(act: Act, transaction: Transaction, doomed: Sequence[Memory], review: Sequence[Memory]) -> None:
     """Turn memories into tombstones. What rests on them without going too is due for review."""
-    gone = {memory.memory_id for memory in doomed}
-    for memory in doomed:
-        if memory.state.supersedes or memory.state.superseded_by:
-            _bridge(act, transaction, memory, gone)
-    for memory in review:
+    gone = {memory.memory_id: memory for memory in doomed}
+    _bridge(act, transaction, gone)
+    for memory in _alive(transaction, [memory.memory_id for memory in review]):
         due = replace(memory.state.provenance, review_due_at=transaction.now)
         act.change(transaction, memory, replace(memory.state, provenance=due), ("review_due_at",))
+    _part(transaction, gone)
     transaction.flush()
     for some in slices(doomed):
         _erase(transaction, [memory.memory_id for memory in some])
         for memory in some:
             _bury(act, transaction, memory)
-    _forget_requests(transaction, act.caller.scope, gone)
+    _forget_requests(transaction, act.caller.scope, set(gone))
 
 
-def _bridge(act: Act, transaction: Transaction, memory: Memory, gone: set[str]) -> None:
-    """Close the chain over a memory that goes. Its predecessor stays superseded, by its successor if there
-    is one."""
-    before = [act.find(transaction, id, forgotten=True) for id in memory.state.supersedes if id not in gone]
-    after = [act.find(transaction, id, forgotten=True) for id in memory.state.superseded_by if id not in gone]
-    for new in after:
-        left = (id for id in new.state.supersedes if id != memory.memory_id)
-        supersedes = tuple(dict.fromkeys((*left, *(old.memory_id for old in before))))
-        links = tuple(Edge(new.memory_id, "supersedes", old.memory_id) for old in before)
-        act.change(transaction, new, replace(new.state, supersedes=supersedes), ("supersedes",), links)
-    for old in before if after else ():
-        left = (id for id in old.state.superseded_by if id != memory.memory_id)
-        superseded_by = tuple(dict.fromkeys((*left, *(new.memory_id for new in after))))
-        act.change(transaction, old, replace(old.state, superseded_by=superseded_by), ("superseded_by",))
+def _alive(transaction: Transaction, ids: Sequence[str]) -> Iterator[Memory]:
+    """Memories as this write sees them, whoever's they are; tombstones left out."""
+    for some in slices(ids):
+        query = select_memories().where(memories.c.memory_id.in_(some), versions.c.status != "purged")
+        yield from [memory_from(row) for row in transaction.execute(query)]
+
+
+def _bridge(act: Act, transaction: Transaction, gone: dict[str, Memory]) -> None:
+    """Close the chains over memories that go. A predecessor stays superseded: by the next successor that is
+    left, or by a name when none is."""
+    ends = {id for memory in gone.values() for id in (*memory.state.supersedes, *memory.state.superseded_by)}
+    for memory in _alive(transaction, sorted(ends - gone.keys())):
+        state = memory.state
+        older = _across(gone, state.supersedes, "supersedes")
+        newer = _across(gone, state.superseded_by, "superseded_by") or state.superseded_by
+        links = tuple(Edge(memory.memory_id, "supersedes", id) for id in older if id not in state.supersedes)
+        fields = ("supersedes",) if newer == state.superseded_by else ("superseded_by",)
+        after = replace(state, supersedes=older, superseded_by=newer)
+        act.change(transaction, memory, after, fields, links)
+
+
+def _across(
+    gone: dict[str, Memory], ids: Sequence[str], side: Literal["supersedes", "superseded_by"]
+) -> tuple[str, ...]:
+    """The ids, with what lies behind those that go in their stead. Chains have no cycles."""
+    found: list[str] = []
+    for id in ids:
+        if id in gone:
+            state = gone[id].state
+            found += _across(gone, state.supersedes if side == "supersedes" else state.superseded_by, side)
+        else:
+            found.append(id)
+    return tuple(dict.fromkeys(found))
+
+
+def _part(transaction: Transaction, gone: dict[str, Memory]) -> None:
+    """Tell the graphs of other users of the links that end. In its own a memory takes its links along."""
+    ended: dict[str, list[Edge]] = {}
+    for some in slices(list(gone)):
+        touching = or_(edges.c.from_id.in_(some), edges.c.to_id.in_(some))
+        columns = (edges.c.from_id, edges.c.type, edges.c.to_id, edges.c.weight)
+        for row in transaction.execute(select(*columns).where(touching, edges.c.to_seq.is_(None))):
+            edge = Edge(*tuple(row))
+            for id in {edge.from_id, edge.to_id} - gone.keys():
+                ended.setdefault(id, []).append(edge)
+    for memory in _alive(transaction, sorted(ended)):
+        transaction.changes.append(Change(memory, unlinked=tuple(ended[memory.memory_id])))
 
 
 def _erase(transaction: Transaction, ids: Sequence[str]) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from sqlalchemy import select
 
-from models.memory import Memory
-from models.scope import Partition
+from models.memory import Memory, State
+from models.scope import Partition, Scope
 from service.brain import Brain, record_from
 from stores.loading import StoredPartition
 from stores.resident import ResidentPartition
@@ -22,11 +22,33 @@ async def check(brain: Brain) -> None:
     rest: no write under way, no embedding either."""
     ids, behind = _in_ledger(brain)
     found = {memory_id: brain.ledger.find(memory_id) for memory_id in ids}
+    _check_chains([memory for memory in found.values() if memory is not None])
     records = {memory_id: memory for memory_id, memory in found.items() if memory and not memory.hidden}
     assert len(found) == len(ids)
     for partition in sorted({memory.partition for memory in records.values()}):
         await _check_resident(brain, partition, records)
-    await _check_vdb(brain, records, behind)
+    await _check_vdb(brain, records, behind, {m.partition.scope for m in found.values() if m is not None})
+
+
+def _check_chains(every: list[Memory]) -> None:
+    """Both ends of a link of a chain say the same, nobody has two successors, a chain ends at one head, and
+    only that may be active. What was purged is no more than a name at the end of a chain."""
+    purged = {memory.memory_id for memory in every if memory.state.status == "purged"}
+    alive = {memory.memory_id: memory for memory in every if memory.memory_id not in purged}
+    for memory_id, memory in alive.items():
+        newer = memory.state.superseded_by
+        assert len(newer) <= 1
+        assert memory.state.status != ("active" if newer else "superseded")
+        assert all(id in purged or memory_id in alive[id].state.supersedes for id in newer)
+        assert all(memory_id in alive[id].state.superseded_by for id in memory.state.supersedes)
+        passed = {memory_id}
+        while newer and newer[0] in alive:
+            assert newer[0] not in passed, "a chain goes in a circle"
+            passed.add(newer[0])
+            newer = alive[newer[0]].state.superseded_by
+    for memory in every:
+        if memory.memory_id in purged:
+            assert (memory.content, memory.state) == ("", State(status="purged"))
 
 
 def _in_ledger(brain: Brain) -> tuple[list[str], set[str]]:
@@ -43,12 +65,17 @@ async def _check_resident(brain: Brain, partition: Partition, records: dict[str,
     resident = await brain.residents.load(partition)
     assert {id: brain.residents.memory(id) for id in resident.memory_ids()} == expected
     fresh = ResidentPartition(partition, stored)
-    assert _described(resident, stored) == _described(fresh, stored)
+    assert _described(resident, stored, records) == _described(fresh, stored, records)
+    # A speaker who is gone may still be known by name until the partition is loaded anew.
+    assert fresh.actors.keys() <= resident.actors.keys()
     _check_sessions(resident, expected)
 
 
-def _described(resident: ResidentPartition, stored: StoredPartition) -> dict[str, Any]:
-    """Everything that a search or a walk would see of each memory, whatever the numbers of the rows."""
+def _described(
+    resident: ResidentPartition, stored: StoredPartition, visible: dict[str, Memory]
+) -> dict[str, Any]:
+    """Everything that a search or a walk would see of each memory, whatever the numbers of the rows. A walk
+    passes by what is hidden, so a link to it may be there or not."""
     terms = sorted({term for each in stored.terms for term in each})
     snapshot = resident.snapshot(terms)
     alive = set(resident.memory_ids())
@@ -71,10 +98,14 @@ def _described(resident: ResidentPartition, stored: StoredPartition) -> dict[str
                 float(snapshot.lengths[row]),
                 (int(snapshot.statuses[row]), int(snapshot.layers[row]), int(snapshot.kinds[row])),
                 resident.graph.neighbours(memory),
-                Counter(resident.graph.edges(memory.memory_id)),
+                Counter(
+                    edge
+                    for edge in resident.graph.edges(memory.memory_id)
+                    if edge.type == "in_session" or {edge.from_id, edge.to_id} <= visible.keys()
+                ),
             )
     assert len(described) == len(alive)
-    return {"rows": described, "actors": resident.actors}
+    return described
 
 
 def _check_sessions(resident: ResidentPartition, records: dict[str, Memory]) -> None:
@@ -96,8 +127,8 @@ def _check_sessions(resident: ResidentPartition, records: dict[str, Memory]) -> 
         assert follows == dict(pairwise(ids))
 
 
-async def _check_vdb(brain: Brain, records: dict[str, Memory], behind: set[str]) -> None:
-    shards = {brain.shards.name(shard_of(*memory.partition.scope)) for memory in records.values()}
+async def _check_vdb(brain: Brain, records: dict[str, Memory], behind: set[str], scopes: set[Scope]) -> None:
+    shards = {brain.shards.name(shard_of(*scope)) for scope in scopes}
     held: dict[str, int] = {}
     for shard in shards:
         held |= await brain.vdb.stored(shard)

@@ -3,6 +3,7 @@
 import json
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -98,6 +99,13 @@ def test_a_first_try_without_a_server_stores_and_finds_and_leaves_nothing_runnin
     assert alone.free
     log = alone.run("get", id, BRAIN_LOG__LEVEL="info")
     assert log.returncode == 0 and log.stderr == "" and "Deploys happen on Tuesday." in log.stdout
+
+
+def test_commands_that_start_at_once_without_a_server_all_get_their_turn(alone: Shell) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        added = list(pool.map(lambda number: alone.json("add", f"Note {number}."), range(4)))
+    assert len({one["memory"]["memory_id"] for one in added}) == 4
+    assert alone.json("stats")["total"] == 4 and alone.free
 
 
 def test_through_the_owner_a_program_gets_exactly_the_http_document(served: Shell) -> None:

@@ -1,5 +1,6 @@
 """Purge over HTTP: the text is in no file once the receipt says so, and nothing else is lost."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -135,3 +136,28 @@ def test_purge_of_nothing_is_an_error_for_an_id_and_a_zero_for_a_set(api: Api) -
     missing = {"memory_id": "018f0000-0000-7000-8000-000000000000"}
     refused(api.post("/brain/purge", missing), 404, "memory_not_found")
     assert purge(api, session_id="nobody")["count"] == 0
+
+
+def test_a_vector_store_that_was_thrown_away_or_broken_is_filled_anew(tmp_path: Path) -> None:
+    def harm_gone(shard: Path) -> None:
+        shutil.rmtree(shard)
+
+    def harm_broken(shard: Path) -> None:
+        for file in shard.rglob("*"):
+            if file.is_file():
+                file.write_bytes(b"not a database")
+
+    memory_id = ""
+    for harm in (None, harm_gone, harm_broken):
+        if harm is not None:
+            [shard] = [path for path in (tmp_path / "vdb").iterdir() if path.is_dir()]
+            harm(shard)
+        with server(tmp_path) as running:
+            eventually(lambda: running.brain.meaning.fingerprint() is not None)
+            memory_id = memory_id or add(running.api, "Still here.")
+            succeeded(running.api.request("PATCH", f"/brain/memory/{memory_id}", {"tags": [str(harm)]}))
+            running.settle()
+            eventually(lambda: not running.brain.shards.due())
+            running.evict(running.api)
+            assert running.api.memory(memory_id)["source"] == "vdb"
+            assert succeeded(running.api.get("/readyz"))["status"] == "ready"

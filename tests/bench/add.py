@@ -8,9 +8,10 @@ from pathlib import Path
 
 from floors import Rows, each_ms, embed, encoder, raw_encode
 from measure import Figure, Load, Request, Wrk, at_least, at_most, cpu_seconds, interleaved, median, ratio
-from models.embedding import OnnxEncoder
 from server import Service
 from texts import sentences
+
+from models.embedding import OnnxEncoder
 
 AGENT = "adds"
 SECONDS, TEXTS, BATCH = 5.0, 1_500, 1_000

@@ -1,6 +1,6 @@
 """One peer behind Starlette, in the peers' own environment, with our encoder for all that embed:
 
-    PYTHONPATH=. /tmp/brain-peers/venv/bin/python tests/bench/peer_server.py NAME DIRECTORY     prints its port
+PYTHONPATH=. /tmp/brain-peers/venv/bin/python tests/bench/peer_server.py NAME DIRECTORY     prints its port
 """
 
 import os
@@ -11,14 +11,14 @@ from typing import Any
 os.environ |= {"MEM0_TELEMETRY": "False", "ANONYMIZED_TELEMETRY": "False", "OPENAI_API_KEY": "none"}
 os.environ |= {"MEM0_DIR": sys.argv[2]}
 
-import orjson  # noqa: E402
-import uvicorn  # noqa: E402
-from starlette.applications import Starlette  # noqa: E402
-from starlette.requests import Request  # noqa: E402
-from starlette.responses import Response  # noqa: E402
-from starlette.routing import Route  # noqa: E402
+import orjson
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
-from models.embedding import DEFAULT_MODEL, EXPORTS, OnnxEncoder  # noqa: E402
+from models.embedding import DEFAULT_MODEL, EXPORTS, OnnxEncoder
 
 
 class Embedder:
@@ -45,9 +45,7 @@ class Chroma:
 
     def add(self, text: str) -> str:
         self._count += 1
-        self._rows.add(
-            ids=[f"id-{self._count}"], embeddings=[self._embedder.embed(text)], documents=[text]
-        )
+        self._rows.add(ids=[f"id-{self._count}"], embeddings=[self._embedder.embed(text)], documents=[text])
         return f"id-{self._count}"
 
     def search(self, query: str) -> Any:

@@ -1,6 +1,6 @@
 """`make bench`: every figure of docs/benchmarks.md that needs no data of others.
 
-    python tests/bench/run.py [--only get,add,search,scale,peers] [--key KEY] [--rounds 5]
+    python tests/bench/run.py [--only get,add,search,scale,peers] [--key KEY]
 
 Prints the table. Exit code 1 when a target is missed. Needs wrk (`apt-get install wrk`).
 """
@@ -18,17 +18,19 @@ os.environ |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "HF_HUB_OFFL
 
 import add  # noqa: E402
 import get  # noqa: E402
+import peers  # noqa: E402
 import scale  # noqa: E402
 import search  # noqa: E402
 from measure import Figure, has_wrk  # noqa: E402
 from server import running  # noqa: E402
 
-GROUPS = ("get", "add", "search", "scale")
+GROUPS = ("get", "add", "search", "scale", "peers")
 
 
 def group(name: str, key: str | None) -> list[Figure]:
-    if name == "scale":
-        return scale.figures()
+    """The figures of one group. Those that need it get a server of their own."""
+    if name in ("scale", "peers"):
+        return scale.figures() if name == "scale" else peers.figures()
     with tempfile.TemporaryDirectory(prefix="brain-bench-") as scratch:
         data = Path(scratch)
         with running(data, resident__budget_mb="1" if name == "search" else "1024") as service:

@@ -6,7 +6,8 @@ from itertools import accumulate
 
 _COMMON = """the of and to a in is that for it was on with as be at by this have from or had not are but we
 they which you one were all their there been has when who will more if no out so what up into than them can
-only other time new some could these two may then first any now such like our over also back after use""".split()
+only other time new some could these two may then first any now such like our over also back after
+use""".split()
 _ROOTS = """account agent answer archive batch board book branch bridge budget build cache call camera card
 change chart check city claim client cloud coast code coffee colour comment commit contract copy cost count
 course cover crash cup customer cycle daily data date deal debug delay deploy design desk detail device

@@ -7,7 +7,7 @@ from hypothesis.stateful import precondition, rule
 
 from models.scope import Caller
 from tests.state import requests
-from tests.state.brains import SwitchVdb, caller
+from tests.state.brains import caller
 from tests.state.looking import Looking
 from tests.state.model import Entry, Refusal, Request
 
@@ -117,21 +117,18 @@ class Changing(Looking):
 
     @some_entries
     @rule(
-        source=places,
-        target=places,
+        places=st.tuples(places, places),
         type=st.sampled_from(["related", "explains", "evidence_for", "derived_from"]),
         asking=asking,
         away=st.booleans(),
     )
-    def link(self, source: int, target: int, type: str, asking: str, away: bool) -> None:
-        one, other = self.pick(source), self.pick(target)
+    def link(self, places: tuple[int, int], type: str, asking: str, away: bool) -> None:
+        one, other = map(self.pick, places)
         who = self.who(one, asking)
-        act, name, told = (
-            (self.model.unlink, "brain_memory_unlink", "removed")
-            if away
-            else (self.model.link, "brain_memory_link", "created")
-        )
-        outcome = act(who, one, type, other)
+        if away:
+            outcome, name, told = self.model.unlink(who, one, type, other), "brain_memory_unlink", "removed"
+        else:
+            outcome, name, told = self.model.link(who, one, type, other), "brain_memory_link", "created"
         ends = {"from_id": one.memory_id, "type": type, "to_id": other.memory_id}
         body = self.agree(outcome, name, who, **ends)
         assert body is None or body[told] == outcome
@@ -139,40 +136,42 @@ class Changing(Looking):
     @some_entries
     @rule(
         place=places,
-        target=st.sampled_from(["memory", "memory", "memory", "session", "user", "all"]),
+        what=st.sampled_from(["memory_id", "memory_id", "memory_id", "session_id", "user_id", "all"]),
         asking=asking,
         cascade=st.booleans(),
         dry=st.sampled_from([False, False, True]),
         wait=st.booleans(),
     )
-    def purge(self, place: int, target: str, asking: str, cascade: bool, dry: bool, wait: bool) -> None:
+    def purge(self, place: int, what: str, asking: str, cascade: bool, dry: bool, wait: bool) -> None:
         entry = self.pick(place)
         who = self.who(entry, asking)
-        user = who.user if target != "user" else entry.partition.user
-        wanted: dict[str, tuple[dict[str, Any], Any]] = {
-            "memory": ({"memory_id": entry.memory_id}, lambda e: e is entry),
-            "session": ({"session_id": entry.session_id or "s"}, lambda e: e.session_id == (entry.session_id or "s")),
-            "user": ({"user_id": entry.partition.user}, lambda e: True),
-            "all": ({"all": True, "confirm": who.scope.agent}, lambda e: True),
-        }  # fmt: skip
-        arguments, which = wanted[target]
-        self.clock.ms += 1  # so that what is due for review now differs from what was
-        refusal = self.model.find(who, entry, forgotten=True) if target == "memory" else None
-        if target == "user" and asking == "somebody else":
+        session = entry.session_id or "s"
+        target: dict[str, Any] = {
+            "memory_id": {"memory_id": entry.memory_id},
+            "session_id": {"session_id": session},
+            "user_id": {"user_id": entry.partition.user},
+            "all": {"all": True, "confirm": who.scope.agent},
+        }[what]
+
+        def wanted(other: Entry) -> bool:
+            user = entry.partition.user if what == "user_id" else who.user
+            return (
+                user in (None, other.partition.user)
+                and (what != "memory_id" or other is entry)
+                and (what != "session_id" or other.session_id == session)
+            )
+
+        refusal = self.model.find(who, entry, forgotten=True) if what == "memory_id" else None
+        if what == "user_id" and asking == "somebody else":
             refusal = Refusal(422, "invalid_argument")
-        outcome = refusal or self.model.purge(
-            who, lambda e: user in (None, e.partition.user) and which(e), cascade=cascade, dry=dry
-        )
-        if isinstance(self.vdb, SwitchVdb) and wait:
+        outcome = refusal or self.model.purge(who, wanted, cascade=cascade, dry=dry)
+        self.clock.ms += 1  # so that what is due for review now differs from what was
+        if wait:
             self.heal()
             self.load.set()
-        elif not self.load.is_set():
-            wait = False
-        answer = self.agree(
-            outcome, "brain_purge", who, **arguments, cascade=cascade, dry_run=dry, wait=wait
-        )
-        if answer is None:
-            return
-        gone, review = outcome  # type: ignore[misc]
-        assert (set(answer["purged"]), answer["count"], set(answer["review"])) == (gone, len(gone), review)
-        assert not wait or set(answer["done"].values()) == {"done"}
+        answer = self.agree(outcome, "brain_purge", who, **target, cascade=cascade, dry_run=dry, wait=wait)
+        if answer is not None:
+            gone, review = outcome  # type: ignore[misc]
+            assert (set(answer["purged"]), answer["count"]) == (gone, len(gone))
+            assert set(answer["review"]) == review
+            assert not wait or set(answer["done"].values()) == {"done"}

@@ -79,9 +79,7 @@ class Looking(Life):
         hits = body["results"]
         active = {old.memory_id: old for old in self.model.active(who)}
         assert {hit["memory_id"] for hit in hits} <= active.keys()
-        equal = [
-            id for id, old in active.items() if content_key(old.content) == content_key(entry.content)
-        ]
+        equal = [id for id, old in active.items() if content_key(old.content) == content_key(entry.content)]
         if len(equal) <= 100:
             best = [hit["memory_id"] for hit in hits[: len(equal)]]
             assert sorted(best) == sorted(equal)

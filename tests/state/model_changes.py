@@ -28,9 +28,7 @@ class ChangingModel(Model):
             return FORGOTTEN
         return STALE if expected not in (None, entry.version) else None
 
-    def update(
-        self, who: Caller, entry: Entry, change: Request, expected: int | None
-    ) -> Entry | Refusal:
+    def update(self, who: Caller, entry: Entry, change: Request, expected: int | None) -> Entry | Refusal:
         """The entry as it is afterwards, or the one that replaced it."""
         if refusal := self.find(who, entry, expected):
             return refusal

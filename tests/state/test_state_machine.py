@@ -1,4 +1,4 @@
-"""Random histories of writes, restarts, kills, evictions and faults against a plain model.
+"""Random histories of writes, changes, restarts, kills, evictions and faults against a plain model.
 
 After every step each caller sees exactly what the model says; whenever everything has drained, the ledger,
 the graph, Chroma and the model are equal. `SOAK=1` runs for many minutes, over the fake and the real Chroma.
@@ -6,29 +6,24 @@ the graph, Chroma and the model are equal. `SOAK=1` runs for many minutes, over 
 
 import os
 import shutil
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import orjson
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import invariant, precondition, rule
+from hypothesis.stateful import rule
 
-from models.draft import content_key
 from models.scope import Caller
 from stores.vdb import Vdb
-from tests.equivalence import check
-from tests.state.brains import call, caller, drained, model_ready
-from tests.state.life import Life
-from tests.state.model import INVALID, Added, Entry, Refusal, Request
+from tests.state.changing import Changing, places
+from tests.state.model import INVALID, Added, Known, Refusal, Request
 from tests.state.requests import adds, callers, keys
 
 SOAK = os.environ.get("SOAK") == "1"
 
 
-class Machine(Life):
-    """What is written and looked at while that happens."""
+class Machine(Changing):
+    """The writes, and the end. What is looked at and what changes: see the bases."""
 
     def teardown(self) -> None:
         try:
@@ -39,27 +34,41 @@ class Machine(Life):
         finally:
             shutil.rmtree(self.root)
 
-    # Writing
-
-    @rule(who=callers, request=adds, key=keys)
-    def add(self, who: Caller, request: Request, key: str | None) -> None:
+    @rule(
+        who=callers,
+        request=adds,
+        key=keys,
+        evidence=st.lists(places, max_size=2, unique=True),
+        raw=st.none() | places,
+    )
+    def add(
+        self, who: Caller, request: Request, key: str | None, evidence: list[int], raw: int | None
+    ) -> None:
+        if self.model.entries:
+            said = [entry for entry in self.model.entries if entry.layer == "l1_raw"]
+            request = request | {"evidence_ids": [self.pick(place).memory_id for place in evidence]}
+            if raw is not None and said:
+                request |= {"source_raw_memory_id": said[raw % len(said)].memory_id}
         status, body = self.call(
             "brain_memory_add", who, **request, **({"idempotency_key": key} if key else {})
         )
         known = self.model.keys.get((who.home, "add", key or ""))
         if known is not None:
-            before, (stored, expected) = known
+            stored, expected = known.outcome
             if INVALID in request.values():
                 assert status == 422
-            elif before != request:
+            elif known.request != request:
                 assert (status, body["code"]) == (409, "idempotency_key_reused")
+            elif self.model.entry(stored[-1]).hidden:
+                assert (status, body["code"]) == (410, "memory_forgotten")
             else:
                 assert (status, body["memory_ids"], body["replayed"]) == (expected, stored, True)
             return
         outcome = self.model.add(who, request)
         self.settle(outcome, status, body)
         if key and isinstance(outcome, Added):
-            self.model.keys[who.home, "add", key] = (request, (body["memory_ids"], status))
+            ids = body["memory_ids"]
+            self.model.keys[who.home, "add", key] = Known(request, (ids, status), str(ids))
 
     @rule(who=callers, items=st.lists(adds, min_size=1, max_size=6), atomic=st.booleans(), key=keys)
     def batch(self, who: Caller, items: list[Request], atomic: bool, key: str | None) -> None:
@@ -69,14 +78,15 @@ class Machine(Life):
         )
         known = self.model.keys.get((who.home, "batch", key or ""))
         if known is not None:
-            before, ids = known
             if atomic and any(INVALID in item.values() for item in items):
                 assert status == 422
-            elif before != given:
+            elif known.request != given:
                 assert (status, body["code"]) == (409, "idempotency_key_reused")
             else:
                 assert (status, body["replayed"]) == (207, True)
-                assert [result.get("memory_ids") for result in body["results"]] == ids
+                assert [result.get("memory_ids") for result in body["results"]] == [
+                    None if ids is None or self.model.entry(ids[-1]).hidden else ids for ids in known.outcome
+                ]
             return
         outcomes = self.model.batch(who, items, atomic=atomic)
         if isinstance(outcomes, Refusal):
@@ -87,7 +97,8 @@ class Machine(Life):
             self.settle(outcome, result["status"], result.get("error", result))
         if key:
             ids = [result.get("memory_ids") for result in body["results"]]
-            self.model.keys[who.home, "batch", key] = (given, ids)
+            names = str([ids, [result.get("error") for result in body["results"]]])
+            self.model.keys[who.home, "batch", key] = Known(given, ids, names)
 
     def settle(self, outcome: Added | Refusal, status: int, body: dict[str, Any]) -> None:
         """Compare an answer with what the model did, and take over the ids."""
