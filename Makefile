@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 MODEL := models/weights/onnx/all-MiniLM-L6-v2/export.json
 
-.PHONY: serve test bench lint lock clean
+.PHONY: serve test bench docs lint lock clean
 
 serve: $(MODEL)
 	$(BIN)/brain serve
@@ -13,7 +13,11 @@ test: $(MODEL)
 	$(BIN)/python -m pytest
 
 bench: $(MODEL)
-	$(BIN)/python tests/bench/locomo.py --help
+	$(BIN)/python tests/bench/run.py
+
+# The generated parts of docs/, from the registry, the settings, the errors and the command line.
+docs: $(VENV)/installed
+	$(BIN)/python -m tests.docs.pages
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check .

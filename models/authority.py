@@ -18,6 +18,6 @@ def rank(authority: Authority) -> int:
 
 def initial_confidence(authority: Authority, statement: Statement, stated: float | None) -> float:
     """Confidence of a new memory, 0..1: authority x kind of statement, or the writer's own value where
-    that is lower (contracts/brain.md, Trust rules). A writer can doubt a memory, never vouch for it."""
+    that is lower. A writer can doubt a memory, never vouch for it."""
     earned = round(_BY_AUTHORITY[authority] * _BY_STATEMENT[statement], 6)
     return earned if stated is None else min(earned, stated)

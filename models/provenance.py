@@ -2,7 +2,7 @@
 the details that each kind carries. Later views fill them; the record and its schema have them now."""
 
 from dataclasses import dataclass, fields
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from models.layers import Kind
 
@@ -10,8 +10,6 @@ Tier = Literal["archive", "interpretation", "testimony"]
 Stage = Literal["working", "consolidated"]
 MaterialType = Literal["unspecified", "document", "utterance", "observation", "summary"]
 Role = Literal["user", "assistant", "system", "tool"]
-
-ROLES: tuple[Role, ...] = get_args(Role)
 
 
 def frozen(row: dict[str, Any]) -> dict[str, Any]:

@@ -7,11 +7,13 @@ from typing import Annotated
 import typer
 import uvloop
 
+from models.errors import StoreUnavailable
 from service import cli_memories
 from service.cli_keys import keys_cli
 from service.cli_options import AsJson, ConfigFile, DataDirectory, data_lock, settings_of
 from service.settings import DEFAULT_CONFIG, SettingsError, load_with_origins
 from service.terminal import EXIT_CODES, UNREACHABLE, USAGE, cells, give_up, show, show_json, table
+from stores.lock import UnusableDirectory
 
 cli = typer.Typer(
     help="A self-hosted memory service for agents.",
@@ -38,7 +40,7 @@ def serve(
     settings = settings_of(config, {"server.host": host, "server.port": port, "data.directory": data})
     try:
         uvloop.run(app.serve(settings))
-    except SettingsError as error:
+    except (SettingsError, UnusableDirectory, StoreUnavailable) as error:
         give_up(str(error), USAGE)
     except app.AlreadyOwned as error:
         give_up(str(error), UNREACHABLE)
@@ -73,7 +75,7 @@ def mcp(
 
     try:
         uvloop.run(run())
-    except (ValueError, SettingsError) as error:
+    except (ValueError, SettingsError, UnusableDirectory) as error:
         give_up(str(error), USAGE)
 
 
@@ -137,7 +139,8 @@ def export(config: ConfigFile = None) -> None:
 
 
 def main() -> None:
-    """The `brain` command."""
+    """The `brain` command. What it writes is for its user alone."""
+    os.umask(0o077)
     cli(prog_name="brain")
 
 

@@ -11,7 +11,7 @@ import typer
 
 from service.settings import Settings, SettingsError, load
 from service.terminal import USAGE, give_up
-from stores.lock import DataDirectoryLock
+from stores.lock import DataDirectoryLock, UnusableDirectory
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="The configuration file.")]
 DataDirectory = Annotated[str | None, typer.Option("--data", help="The data directory.")]
@@ -43,8 +43,8 @@ def data_lock(settings: Settings) -> DataDirectoryLock:
     """The lock of the data directory, not taken yet. Gives up when there can't be such a directory."""
     try:
         return DataDirectoryLock(settings.data_directory)
-    except OSError as error:
-        give_up(f"data.directory {settings.data_directory}: {error.strerror}.", USAGE)
+    except UnusableDirectory as error:
+        give_up(str(error), USAGE)
 
 
 def log_to_stderr(level: str) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import structlog
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Match, Route
 from starlette.types import Receive, Scope, Send
@@ -62,6 +62,8 @@ class _Endpoint:
             arguments, texts = await arguments_of(request, operation)
         except BrainError as refusal:
             return problem(refusal, caller.request_id)
+        except ClientDisconnect:  # nobody is left to answer
+            return Response(status_code=400)
         reply = await dispatch.run(self._brain, operation, caller, arguments, texts=texts)
         if reply.etag is not None and _matches(request, reply.etag):
             return Response(status_code=304, headers={"etag": reply.etag})

@@ -110,10 +110,20 @@ def order(signals: Signals, weights: Weights, tie: Callable[[int], int]) -> Orde
     floor = raised_floor(weights.floor, int(signals.eligible.sum()))
     answers = relevance.max(where=signals.eligible, initial=0) >= floor
     rows = np.flatnonzero(signals.eligible & (relevance >= ROW_SHARE * floor) & answers)
-    rows = rows[np.lexsort((-np.array([tie(row) for row in rows.tolist()], np.int64), -fused[rows]))]
+    rows = rows[_sorted(fused[rows], lambda place: tie(int(rows[place])))]
     # z-scores order; absolute evidence says how good. A row is called as good as the best one below it.
     scores = np.maximum.accumulate(relevance[rows][::-1])[::-1]
     return Order(rows, scores, fused, z_dense, z_words, relevance, floor)
+
+
+def _sorted(fused: Doubles, tie: Callable[[int], int]) -> NDArray[np.intp]:
+    """Places of the largest first. Only equal ones are asked for their tie: it is a call in Python."""
+    places = np.argsort(-fused, kind="stable")
+    equal = np.diff(fused[places]) == 0
+    twins = places[np.append(equal, False) | np.insert(equal, 0, False)] if len(places) else places
+    ties = np.zeros(len(fused), np.int64)
+    ties[twins] = [tie(place) for place in twins.tolist()]
+    return np.lexsort((-ties, -fused))
 
 
 def raised_floor(floor: float, rows: int) -> float:

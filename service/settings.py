@@ -41,7 +41,7 @@ class Server(_Section):
 
 
 class Data(_Section):
-    directory: str = "~/.brain-memory"
+    directory: Annotated[str, Field(min_length=1)] = "~/.brain-memory"
 
 
 class Embedding(_Section):

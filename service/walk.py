@@ -74,8 +74,6 @@ class Walk:
 
     def _foreign(self, memory_id: str) -> Memory | None:
         """A memory of another user in the scope, if the caller reads it; None for what is hidden."""
-        if self.caller.user is not None:
-            return None
         return next((m for m in self.brain.current([memory_id]) if self.caller.reaches(m.partition)), None)
 
     def _links(self, graph: MemoryGraph, memory_id: str) -> Iterator[Edge]:

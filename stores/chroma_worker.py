@@ -2,7 +2,7 @@
 
 The parent (`stores.vdb`) imports this module to name its functions, so chromadb is imported inside functions
 only. Why a child: a Chroma write holds the interpreter lock for tens of milliseconds, and a broken index ends
-its process (docs: notes/chroma.md).
+its process.
 
 One shard is one directory with one Chroma collection:
 

@@ -2,13 +2,14 @@
 
 from pathlib import Path
 
-from alembic import command
-from alembic.config import Config
 from sqlalchemy import Engine
 
 
 def upgrade(engine: Engine) -> None:
     """Run the migrations that the file has not seen. Each runs in a transaction of its own."""
+    from alembic import command  # here: a third of a second that a command without a ledger can save
+    from alembic.config import Config
+
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
     with engine.begin() as connection:

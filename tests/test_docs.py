@@ -1,5 +1,5 @@
-"""The documentation is what the code is: its tables are current, nothing is missing from it, and every example
-is run."""
+"""The documentation is what the code is: its tables are current, nothing is missing from it, and every
+example is run."""
 
 import json
 import os
@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import httpx
 import pytest
 import yaml
 from mcp import Client, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
 
 from models.errors import BrainError
 from service.operations import BY_NAME, OPERATIONS
@@ -30,7 +31,7 @@ from tests.serving import eventually
 pytest_plugins = ["tests.embedding_fixtures"]
 
 ADDRESS = "127.0.0.1:8377"  # the pages' server
-COMMAND = "/path/to/brain-memory/.venv/bin/brain"  # the pages' installation
+INSTALLATION = "/path/to/brain-memory"
 LANGUAGES = {"", "sh", "json", "text", "yaml"}
 WITH_EXAMPLES = (*PAGES, README)
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -40,6 +41,7 @@ each_with_examples = pytest.mark.parametrize("page", WITH_EXAMPLES, ids=lambda p
 NOT_RUN = {
     ("README.md", "make serve"),
     ("README.md", "claude mcp add"),
+    ("README.md", "brain keys create"),
     ("cli.md", "brain serve"),
     ("cli.md", "brain models export"),
     ("cli.md", "brain --install-completion"),
@@ -71,7 +73,8 @@ def test_every_setting_variable_error_code_and_command_is_named() -> None:
     assert {name for name in names() if f"`{name}`" not in configuration} == set()
     assert {name for name in CALLER_VARIABLES if f"`{name}`" not in configuration} == set()
     errors = (DOCS / "errors.md").read_text(encoding="utf-8")
-    codes = {error.code for error in (BrainError, *BrainError.__subclasses__())}
+    tree: list[type[BrainError]] = [BrainError, *BrainError.__subclasses__()]
+    codes = {error.code for error in tree}
     assert {code for code in codes if f"`{code}`" not in errors} == set()
     commands = (DOCS / "cli.md").read_text(encoding="utf-8")
     assert {name for name in cli.commands() if not _section(commands, f"brain {name}")} == set()
@@ -117,12 +120,9 @@ def test_every_block_is_of_a_language_that_is_tested(page: Path) -> None:
 def test_every_command_of_a_page_does_what_the_page_shows(
     page: Path, tmp_path: Path, onnx_folder: Path
 ) -> None:
-    commands = [block for block in blocks(page) if block.language == "sh" and not block.not_run]
-    if any(ADDRESS in block.text for block in commands):
-        with _served(tmp_path) as address:
-            _run_all(commands, tmp_path, address)
-    else:
-        _run_all(commands, tmp_path, ADDRESS)
+    with _served(tmp_path) as address:
+        commands = [block for block in blocks(page) if block.language == "sh" and not block.not_run]
+        _run_all(commands, tmp_path, address)
 
 
 @each_with_examples
@@ -143,7 +143,9 @@ async def test_every_configuration_of_an_mcp_client_opens_a_door_with_tools(
     for block in blocks(page):
         if block.language == "json":
             [server] = json.loads(block.text)["mcpServers"].values()
-            async with Client(_door(server, tmp_path)) as client:
+            async with AsyncExitStack() as stack:
+                door = await _door(server, tmp_path, stack)
+                client = await stack.enter_async_context(Client(door))
                 tools = {tool.name for tool in (await client.list_tools()).tools}
             assert "brain_memory_search" in tools and tools <= set(BY_NAME), block
 
@@ -153,10 +155,16 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-def _door(server: dict[str, Any], home: Path) -> StdioServerParameters:
-    """How to start what the configuration says, which may say nothing else."""
+async def _door(server: dict[str, Any], home: Path, stack: AsyncExitStack) -> Any:
+    """What an MCP client opens who was given this configuration, with all that it says."""
+    if "url" in server:
+        assert set(server) <= {"url", "headers"}
+        address = stack.enter_context(_served(home))
+        http: Any = httpx.AsyncClient(headers=server.get("headers"), trust_env=False)
+        await stack.enter_async_context(http)
+        return streamable_http_client(server["url"].replace(ADDRESS, address), http_client=http)
     assert set(server) <= {"command", "args", "env"}
-    assert server["command"] == COMMAND
+    assert server["command"] == f"{INSTALLATION}/.venv/bin/brain"
     variables = environment(HOME=str(home), **server.get("env", {}))
     return StdioServerParameters(command=str(_bin() / "brain"), args=server["args"], env=variables)
 
@@ -186,7 +194,9 @@ def _run_all(commands: list[Block], home: Path, address: str) -> None:
             stderr=subprocess.STDOUT,
             timeout=120,
         )
-        output = done.stdout.decode().replace(address, ADDRESS).replace(str(home), "~")
+        output = done.stdout.decode()
+        for ours, theirs in ((address, ADDRESS), (str(home), "~"), (str(ROOT), INSTALLATION)):
+            output = output.replace(ours, theirs)
         where = f"{block.page}:{block.line}"
         assert done.returncode == 0, f"{where}: exit code {done.returncode}\n{output}"
         if ids := re.findall(r'"memory_id":"([^"]+)"', output):
@@ -200,6 +210,10 @@ def _run_all(commands: list[Block], home: Path, address: str) -> None:
                 check_text(block.shown.text, output, found)
         except AssertionError as difference:
             raise AssertionError(f"{where}: {difference}") from None
+
+
+def _is(block: Block, page: str, start: str) -> bool:
+    return block.page == page and block.text.startswith(start)
 
 
 def _bin() -> Path:

@@ -211,6 +211,7 @@ def test_a_walk_stays_with_the_user_who_is_named_and_crosses_users_when_none_is(
     b, b2 = add(yours, "yours"), add(yours, "yours too")
     link(mine, a, "related", a2)
     link(yours, b, "related", b2)
+    related(mine, a), related(yours, b)  # both are in memory now, and have to learn of it
     assert link(api, a, "related", b)["created"] is True
     for _ in ("resident", "loaded again"):
         assert reached(related(mine, a, hops=3)) == {"mine too": 1}
@@ -220,8 +221,11 @@ def test_a_walk_stays_with_the_user_who_is_named_and_crosses_users_when_none_is(
         shared_server.evict(api)
     refused(mine.get(f"/brain/memory/{b}/related"), 404, "memory_not_found")
     refused(api.of(agent=fresh()).get(f"/brain/memory/{a}/related"), 404, "memory_not_found")
+    assert reached(related(api, a)) == {"mine too": 1, "yours": 1}
+    assert reached(related(api, b)) == {"yours too": 1, "mine": 1}
     assert unlink(api, a, "related", b)["removed"] is True
     assert reached(related(api, b, hops=3)) == {"yours too": 1}
+    assert reached(related(api, a, hops=3)) == {"mine too": 1}
 
 
 def test_a_limit_cuts_the_farthest_and_says_so(api: Api) -> None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from measure import Figure, Load, Request, Wrk, at_least, at_most, interleaved, median, ratio
-from server import Service
+from server import Service, authorization
 from texts import sentences
 
 AGENT, INGEST = "reads", "ingest"
@@ -32,8 +32,8 @@ def floor(answer: object) -> Iterator[tuple[str, int]]:
 
 
 def figures(service: Service, key: str | None) -> list[Figure]:
-    """`key` is sent as a bearer token."""
-    headers = {"X-Brain-Agent": AGENT} | ({"Authorization": f"Bearer {key}"} if key else {})
+    """`key` is the one that the server wants, if any."""
+    headers = {"X-Brain-Agent": AGENT} | authorization(key)
     ids = service.add(AGENT, [{"content": text} for text in sentences(ROWS, 1)])
     service.search(AGENT, "load the partition", limit=1)
     service.settle()
@@ -45,7 +45,7 @@ def figures(service: Service, key: str | None) -> list[Figure]:
         for load in (ours, bare):
             load.run(1)
         found = interleaved({"ours": lambda: ours.run(SECONDS), "floor": lambda: bare.run(SECONDS)})
-    return [*_beside_floor(found["ours"], found["floor"]), _during_ingest(service, ours)]
+    return [*_beside_floor(found["ours"], found["floor"]), _during_ingest(service, ours, key)]
 
 
 def _beside_floor(ours: list[Load], bare: list[Load]) -> list[Figure]:
@@ -62,7 +62,7 @@ def _beside_floor(ours: list[Load], bare: list[Load]) -> list[Figure]:
     return found
 
 
-def _during_ingest(service: Service, ours: Wrk) -> Figure:
+def _during_ingest(service: Service, ours: Wrk, key: str | None) -> Figure:
     seeds = iter(range(100, 200))
 
     def busy() -> Load:
@@ -71,10 +71,8 @@ def _during_ingest(service: Service, ours: Wrk) -> Figure:
             Request("/brain/memory/batch", {"items": items[at : at + 100]})
             for at in range(0, len(items), 100)
         ]
-        ingest = Wrk(service.url, batches, connections=2, headers={"X-Brain-Agent": INGEST}).start(
-            SECONDS + 2
-        )
-        with ingest:
+        headers = {"X-Brain-Agent": INGEST} | authorization(key)
+        with Wrk(service.url, batches, connections=2, headers=headers).start(SECONDS + 2):
             ours.run(1)
             load = ours.run(SECONDS)
         service.settle()

@@ -1,6 +1,6 @@
 """`make bench`: every figure of docs/benchmarks.md that needs no data of others.
 
-    python tests/bench/run.py [--only get,add,search,scale,peers] [--key KEY]
+    python tests/bench/run.py [--only get,add,search,scale,peers] [--without-key]
 
 Prints the table. Exit code 1 when a target is missed. Needs wrk (`apt-get install wrk`).
 """
@@ -22,18 +22,20 @@ import peers  # noqa: E402
 import scale  # noqa: E402
 import search  # noqa: E402
 from measure import Figure, has_wrk  # noqa: E402
-from server import running  # noqa: E402
+from server import create_key, running  # noqa: E402
 
 GROUPS = ("get", "add", "search", "scale", "peers")
 
 
-def group(name: str, key: str | None) -> list[Figure]:
+def group(name: str, *, with_key: bool) -> list[Figure]:
     """The figures of one group. Those that need it get a server of their own."""
     if name in ("scale", "peers"):
         return scale.figures() if name == "scale" else peers.figures()
     with tempfile.TemporaryDirectory(prefix="brain-bench-") as scratch:
         data = Path(scratch)
-        with running(data, resident__budget_mb="1" if name == "search" else "1024") as service:
+        key = create_key(data) if with_key and name == "get" else None
+        budget = "1" if name == "search" else "1024"
+        with running(data, key=key, resident__budget_mb=budget) as service:
             if name == "get":
                 return get.figures(service, key)
             return add.figures(service) if name == "add" else search.figures(service, data)
@@ -44,7 +46,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", default=",".join(GROUPS), help="groups of figures, by commas")
-    parser.add_argument("--key", help="sent with every GET of the first group")
+    parser.add_argument("--without-key", action="store_true", help="GET by id while no key exists")
     given = parser.parse_args()
     if not has_wrk():
         print("make bench needs wrk, the load generator: apt-get install wrk. Nothing was measured.")
@@ -52,7 +54,7 @@ def main() -> int:
     print("| figure | target | measured | met |\n|---|---|---|---|", flush=True)
     missed = False
     for name in given.only.split(","):
-        for figure in group(name, given.key):
+        for figure in group(name, with_key=not given.without_key):
             print(figure.row(), flush=True)
             missed = missed or figure.met is False
     return int(missed)

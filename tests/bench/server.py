@@ -89,10 +89,11 @@ def running(
     command: Sequence[str] = BRAIN_SERVE,
     *,
     wait_for_model: bool = True,
+    key: str | None = None,
     **settings: str,
 ) -> Iterator[Service]:
     """Serve from a directory, a fresh one if none is given, on a free port until the context ends. Its log
-    goes to our stderr. `settings` are variables without their BRAIN_."""
+    goes to our stderr. `key` goes with every request; `settings` are variables without their BRAIN_."""
     with tempfile.TemporaryDirectory(prefix="brain-bench-") as fresh:
         data = data or Path(fresh)
         named = {f"BRAIN_{name.upper()}": value for name, value in settings.items()}
@@ -107,7 +108,8 @@ def running(
         )
         try:
             owner = _until(DataDirectoryLock(data).owner, process)
-            with httpx.Client(base_url=owner.url, timeout=300, trust_env=False) as http:
+            headers = authorization(key)
+            with httpx.Client(base_url=owner.url, headers=headers, timeout=300, trust_env=False) as http:
                 service = Service(http, process.pid)
                 if wait_for_model:
                     _until(service.ready, process)
@@ -115,6 +117,19 @@ def running(
         finally:
             process.terminate()
             process.wait(timeout=60)
+
+
+def create_key(data: Path) -> str:
+    """A key for a directory that nobody serves yet: its credential. From now on every call needs it."""
+    command = "-m service.cli keys create --product bench --rights read,write,admin --json --data"
+    made = subprocess.run(
+        [sys.executable, *command.split(), str(data)], cwd=ROOT, check=True, capture_output=True
+    )
+    return str(json.loads(made.stdout)["credential"])
+
+
+def authorization(key: str | None) -> dict[str, str]:
+    return {} if key is None else {"Authorization": f"Bearer {key}"}
 
 
 def percentile(values: Sequence[float], share: float) -> float:

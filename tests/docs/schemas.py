@@ -5,6 +5,7 @@ from typing import Any
 
 from models.answers import MemoryDetails, MemoryFields, Timed
 from service.operation import KIB, Operation
+from service.operations import BY_NAME
 from service.schemas import Schema, input_schema, output_schema
 
 MEMORY = frozenset(MemoryFields.__annotations__)
@@ -45,7 +46,7 @@ def operation_block(operation: Operation[Any]) -> str:
 
 def memory_block() -> str:
     """The 18 fields of a memory."""
-    schema = _schema_of("brain_memory_get")["properties"]
+    schema = output_schema(BY_NAME["brain_memory_get"])["properties"]
     return table(
         ("field", "type", "meaning"), [_row(name, schema[name]) for name in schema if name in MEMORY]
     )
@@ -53,7 +54,7 @@ def memory_block() -> str:
 
 def details_block() -> str:
     """What `include=details` adds."""
-    schema = _schema_of("brain_memory_get")["properties"]["details"]["properties"]
+    schema = output_schema(BY_NAME["brain_memory_get"])["properties"]["details"]["properties"]
     return ", ".join(f"`{name}` ({kind(schema[name])})" for name in MemoryDetails.__annotations__) + "."
 
 
@@ -68,12 +69,6 @@ def kind(schema: Schema) -> str:
     if items and "list" in words and items.get("type"):
         words[words.index("list")] = f"list of {kind(items)}"
     return " or ".join(words)
-
-
-def _schema_of(name: str) -> Schema:
-    from service.operations import BY_NAME
-
-    return output_schema(BY_NAME[name])
 
 
 def _arguments(operation: Operation[Any]) -> Iterator[tuple[str, ...]]:

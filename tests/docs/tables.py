@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from models.errors import BrainError
+from models.errors import BrainError, InternalError
 from models.keys import RIGHTS
 from service.mcp_tools import TOOLSETS, choose
 from service.operations import OPERATIONS, Operation
@@ -16,9 +16,15 @@ from tests.docs.schemas import bounds, kind, table
 def operations() -> str:
     """Every operation in one line, linked to its section."""
     rows = [
-        (f"[`{o.name}`](#{o.name})", f"`{o.route.method} {o.route.path}`", str(o.route.status), f"`{o.right}`", o.title)
+        (
+            f"[`{o.name}`](#{o.name})",
+            f"`{o.route.method} {o.route.path}`",
+            str(o.route.status),
+            f"`{o.right}`",
+            o.title,
+        )
         for o in OPERATIONS
-    ]  # fmt: skip
+    ]
     return table(("operation", "route", "status", "right", "does"), rows)
 
 
@@ -60,14 +66,15 @@ def _first_sentence(operation: Operation[Any]) -> str:
 
 def errors() -> str:
     """Every code: status → retryable → meaning → next move."""
-    classes = sorted([BrainError, *BrainError.__subclasses__()], key=lambda e: (e.status, e.code))
-    rows = {
-        error.code: (
-            f"`{error.code}`", str(error.status), "yes" if error.retryable else "no", f"{error.title}.", error.hint
-        )
-        for error in classes
-    }  # fmt: skip
-    return table(("code", "status", "retryable", "what it means", "next move"), list(rows.values()))
+    classes = sorted({BrainError, *BrainError.__subclasses__()} - {InternalError}, key=_by_status)
+    rows = [
+        (f"`{e.code}`", str(e.status), "yes" if e.retryable else "no", f"{e.title}.", e.hint) for e in classes
+    ]
+    return table(("code", "status", "retryable", "what it means", "next move"), rows)
+
+
+def _by_status(error: type[BrainError]) -> tuple[int, str]:
+    return error.status, error.code
 
 
 def settings() -> str:

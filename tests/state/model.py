@@ -134,7 +134,7 @@ class Model:
             session_id=request.get("session_id"),
             position=request.get("session_position"),
             authority=request.get("source_authority", "informal"),
-            evidence=list(request.get("evidence_ids", [])),
+            evidence=list(dict.fromkeys(request.get("evidence_ids", []))),
             raw=request.get("source_raw_memory_id"),
             supersedes=list(dict.fromkeys(request.get("supersedes", []))),
             reason=request.get("reason"),
