@@ -1,5 +1,6 @@
 """The outermost layer of the HTTP door, in pure ASGI: who calls, under which request id, and the counting."""
 
+import difflib
 import re
 import secrets
 import time
@@ -12,7 +13,8 @@ from service.metrics import Metrics
 from service.responses import problem
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
-_ONCE = (b"host", b"origin", b"authorization", b"x-brain-product", b"x-brain-agent", b"x-brain-user")
+_OURS = (b"x-brain-product", b"x-brain-agent", b"x-brain-user")
+_ONCE = (b"host", b"origin", b"authorization", *_OURS)
 
 
 class Gate:
@@ -44,6 +46,7 @@ class Gate:
         try:
             if len(headers) < len(scope["headers"]):
                 _refuse_repeated(scope["headers"])
+            _refuse_mistyped(headers)
             state["caller"] = self._callers.identify(scope, headers, request_id)
         except BrainError as refusal:
             challenge = {"www-authenticate": "Bearer"} if isinstance(refusal, Unauthenticated) else None
@@ -60,3 +63,13 @@ def _refuse_repeated(headers: list[tuple[bytes, bytes]]) -> None:
     for name in _ONCE:
         if names.count(name) > 1:
             raise invalid(name.decode().title(), "is given twice")
+
+
+def _refuse_mistyped(headers: dict[bytes, bytes]) -> None:
+    """A header of ours that we don't know is a slip, and would be answered from another scope."""
+    for name in headers:
+        if name.startswith(b"x-brain-") and name not in _OURS:
+            known = [ours.decode().title() for ours in _OURS]
+            given = name.decode("latin-1").title()
+            near = difflib.get_close_matches(given, known, n=1, cutoff=0)[0]
+            raise invalid(given, f"is not known; did you mean {near}?")

@@ -193,9 +193,13 @@ def _put(values: dict[str, Any], name: str, value: Any) -> None:
 
 
 def _from_text(name: str, text: str) -> Any:
-    """A variable's text: as it is for a setting that is a text, else as YAML would read it."""
-    if isinstance(_value(Settings(), name), str):
+    """A variable's text: as it is for a setting that is a text, between commas for a list, else as YAML
+    would read it."""
+    default = _value(Settings(), name)
+    if isinstance(default, str):
         return text
+    if isinstance(default, list) and not text.lstrip().startswith("["):
+        return [part.strip() for part in text.split(",") if part.strip()]
     try:
         return yaml.safe_load(text) if text.strip() else text
     except yaml.YAMLError:

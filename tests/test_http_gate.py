@@ -165,3 +165,9 @@ def test_a_request_that_is_refused_leaves_the_connection_usable(api: Api) -> Non
         for _ in range(3):
             assert client.post("/brain/memory", content=b"x" * 600_000).status_code == 413
             assert client.get("/healthz").json() == {"status": "ok"}
+
+
+def test_a_mistyped_header_of_ours_is_refused_with_the_near_one(api: Api) -> None:
+    answer = api.get("/brain/memory", headers={"x-brain-agnet": "bob"})
+    problem = refused(answer, 422, "invalid_argument", "X-Brain-Agnet")
+    assert "did you mean X-Brain-Agent?" in problem["detail"]

@@ -63,6 +63,7 @@ def test_the_environment_names_the_file_unless_a_flag_does(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(("variable", "text", "value"), [
     ("BRAIN_MCP__TOOLSETS", "[core, brain]", ["core", "brain"]),
+    ("BRAIN_MCP__TOOLSETS", "core, brain", ["core", "brain"]),
     ("BRAIN_SEARCH__RELEVANCE_FLOOR", "0.5", 0.5),
     ("BRAIN_DATA__DIRECTORY", "~/memory", "~/memory"),
     ("BRAIN_DATA__DIRECTORY", "2026", "2026"),
