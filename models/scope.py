@@ -31,7 +31,8 @@ class Partition(NamedTuple):
 class Caller:
     """Who asks. `user` is None when the request names none: it then reads the whole scope and writes to
     the default user's partition, whose user is the product's name. `ceiling` is the highest authority that
-    the caller may claim; `for_user` says that a person stands behind the calls."""
+    the caller may claim; `for_user` says that a person stands behind the calls; `bound` that the credential
+    is for this agent alone."""
 
     scope: Scope
     user: str | None
@@ -40,6 +41,7 @@ class Caller:
     key_id: str | None = None
     ceiling: Authority = "policy"
     for_user: bool = False
+    bound: bool = False
 
     @property
     def home(self) -> Partition:

@@ -103,6 +103,7 @@ def _holder(key: Key, headers: Headers, request_id: str) -> Caller:
         key.key_id,
         key.authority,
         key.acts_for_user,
+        bound=key.agent is not None,
     )
 
 

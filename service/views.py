@@ -76,7 +76,7 @@ async def intentions(brain: Brain, caller: Caller, request: GetIntentions) -> Re
 
 async def scopes(brain: Brain, caller: Caller, request: ListScopes) -> Reply:
     counted = await asyncio.to_thread(
-        chronicle.count_users, brain.ledger, caller.scope.product, request.limit + 1
+        chronicle.count_users, brain.ledger, caller.scope, caller.bound, request.limit + 1
     )
     agents: dict[str, dict[str, Any]] = {}
     for agent, user, count in counted[: request.limit]:

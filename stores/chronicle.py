@@ -8,7 +8,7 @@ from sqlalchemy import Connection, func, select
 
 from models.layers import HIDDEN
 from models.memory import Memory, State
-from models.scope import Caller
+from models.scope import Caller, Scope
 from stores.ledger import Ledger
 from stores.rows import holding, memory_from, select_memories
 from stores.schema import events, memories, versions
@@ -129,15 +129,18 @@ def _events(connection: Connection, ids: Sequence[str]) -> list[dict[str, Any]]:
     return [dict(zip(names, row, strict=True)) for row in connection.execute(query)]
 
 
-def count_users(ledger: Ledger, product: str, limit: int) -> list[tuple[str, str, int]]:
-    """Agent, user and number of memories that are not hidden, of the first `limit` by name."""
+def count_users(ledger: Ledger, scope: Scope, bound: bool, limit: int) -> list[tuple[str, str, int]]:
+    """Agent, user and number of memories that are not hidden, of the first `limit` by name: of the whole
+    product, or, when the credential is `bound` to the scope's agent, of that agent."""
     query = (
         select(memories.c.agent, memories.c.user, func.count())
         .join(versions, (versions.c.memory_id == memories.c.memory_id) & holding(None))
-        .where(memories.c.product == product, versions.c.status.not_in(HIDDEN))
+        .where(memories.c.product == scope.product, versions.c.status.not_in(HIDDEN))
         .group_by(memories.c.agent, memories.c.user)
         .order_by(memories.c.agent, memories.c.user)
         .limit(limit)
     )
+    if bound:
+        query = query.where(memories.c.agent == scope.agent)
     with ledger.snapshot() as connection:
         return [(agent, user, count) for agent, user, count in connection.execute(query)]

@@ -18,11 +18,12 @@ SYSTEM = "system"  # the key id of what the service does by itself
 
 def expired(memory: Memory, now: int) -> bool:
     """Whether an active memory is past its end: its own `expires_at`, or an intention's `valid_until`.
-    Any other memory's validity says when it was true, and it stays in use as such."""
+    Never a pinned one. Any other memory's validity says when it was true, and it stays in use as such."""
     ends = [memory.state.provenance.expires_at]
     if memory.layer == "l7_intention":
         ends.append(memory.state.valid_until)
-    return memory.state.status == "active" and any(end is not None and end <= now for end in ends)
+    free = memory.state.provenance.pinned_at is None
+    return free and memory.state.status == "active" and any(end is not None and end <= now for end in ends)
 
 
 def find_expired(ledger: Ledger, now: int, limit: int) -> list[Memory]:

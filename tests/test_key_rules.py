@@ -163,3 +163,13 @@ def test_a_person_stands_behind_a_key_only_where_it_says_so(keyed: Keyed) -> Non
         headers = {b"authorization": f"Bearer {credential}".encode()}
         caller = Callers(ring, "token", Clock()).identify({"path": "/brain/stats"}, headers, "r")
         assert (caller.for_user, caller.ceiling, caller.scope.product) == (acts, "team", "acme")
+
+
+def test_a_bound_administrator_counts_its_own_agent_only(tmp_path: Path) -> None:
+    with keyed_server(tmp_path) as keyed:
+        whole = keyed.holder("acme", rights=["read", "write", "admin"])
+        for agent in ("smith", "jones"):
+            whole.of(agent).add(f"Of {agent}.")
+        bound = keyed.holder("acme", agent="smith", rights=["read", "admin"])
+        counted = [succeeded(api.get("/brain/admin/scopes"))["agents"] for api in (whole, bound)]
+    assert [[agent["agent_id"] for agent in agents] for agents in counted] == [["jones", "smith"], ["smith"]]

@@ -19,7 +19,7 @@ def commands() -> dict[str, Any]:
 
 def commands_block() -> str:
     """Every command in one line."""
-    rows: list[tuple[str, ...]] = [
+    rows = [
         (f"[`brain {name}`](#brain-{name.replace(' ', '-')})", _paragraphs(command)[0])
         for name, command in commands().items()
     ]

@@ -24,12 +24,13 @@ NAMES = re.compile(
     r"|\b[0-9a-f]{12}\b"  # a key's id
     r"|\bey[\w-]{20,}|\bW[\w-]{20,}"  # a cursor
 )
+_STORE = re.compile(r"read from +(?:graph|vdb)")
 _RULE = re.compile("─+")  # of a table, as wide as what is in it
 _TIMES = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\dZ|\b1[78]\d{11}\b|\b[0-9a-f]{16}\b")
 # Of which only the type is compared.
 CHANGING = frozenset(
     {"elapsed_ms", "request_id", "gmt_created", "created_at", "expires_at", "revoked_at", "due_before"}
-    | {"at", "seq", "index_lag", "fingerprint"}
+    | {"at", "seq", "index_lag", "fingerprint", "source", "indexed"}  # the last two by the machine's load
 )
 SPAN = frozenset({"from", "to"})  # times of a version; ids of a link
 NEAR = 0.02  # between two machines a score differs by rounding
@@ -86,7 +87,9 @@ class Names:
 
 
 def _bare(text: str) -> str:
-    return " ".join(_RULE.sub("─", _TIMES.sub("<time>", NAMES.sub("<name>", text))).split())
+    for pattern, name in ((NAMES, "<name>"), (_TIMES, "<time>"), (_STORE, "<store>"), (_RULE, "─")):
+        text = pattern.sub(name, text)
+    return " ".join(text.split())
 
 
 def check_json(shown: str, actual: str, names: Names) -> None:

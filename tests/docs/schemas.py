@@ -1,6 +1,6 @@
 """Arguments and answers of an operation as Markdown tables, from its published schemas."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from models.answers import MemoryDetails, MemoryFields, Timed
@@ -15,7 +15,7 @@ EARLIEST = -62_135_596_800_000  # the year 1: the bound of times
 _TYPES = {"array": "list", "boolean": "bool", "integer": "int"}
 
 
-def table(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def table(headings: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     """A Markdown table."""
     lines = [headings, tuple("---" for _ in headings), *rows]
     return "\n".join("| " + " | ".join(_cell(text) for text in line) + " |" for line in lines)
@@ -63,7 +63,7 @@ def kind(schema: Schema) -> str:
     if _is_memory(schema):
         return "memory"
     named = schema.get("type", "any")
-    names = named if isinstance(named, list) else [named]
+    names: list[str] = named if isinstance(named, list) else [named]
     words = [_TYPES.get(name, name) for name in names]
     items = schema.get("items")
     if items and "list" in words and items.get("type"):
@@ -146,7 +146,7 @@ def _fields(schema: Schema, prefix: str) -> Iterator[tuple[str, ...]]:
 
 
 def _is_memory(schema: Schema) -> bool:
-    return schema.get("properties", {}).keys() >= MEMORY
+    return set(schema.get("properties", {})) >= MEMORY
 
 
 def _row(name: str, field: Schema, *, optional: bool = False) -> tuple[str, str, str]:

@@ -66,7 +66,8 @@ def _first_sentence(operation: Operation[Any]) -> str:
 
 def errors() -> str:
     """Every code: status → retryable → meaning → next move."""
-    classes = sorted({BrainError, *BrainError.__subclasses__()} - {InternalError}, key=_by_status)
+    tree: set[type[BrainError]] = {BrainError, *BrainError.__subclasses__()}
+    classes = sorted(tree - {InternalError}, key=_by_status)
     rows = [
         (f"`{e.code}`", str(e.status), "yes" if e.retryable else "no", f"{e.title}.", e.hint) for e in classes
     ]
