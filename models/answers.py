@@ -166,11 +166,11 @@ class ListAnswer(Timed):
 
 @_closed
 class StatsAnswer(Timed):
-    total: int
-    layers: dict[str, int]
-    statuses: dict[str, int]
-    authorities: dict[str, int]
-    kinds: dict[str, int]
+    total: Annotated[int, Field(description="Memories that are not forgotten or purged")]
+    layers: Annotated[dict[str, int], Field(description="How many of each layer")]
+    statuses: Annotated[dict[str, int], Field(description="How many of each status")]
+    authorities: Annotated[dict[str, int], Field(description="How many of each source authority")]
+    kinds: Annotated[dict[str, int], Field(description="How many of each kind")]
     model: Annotated[str, Field(description="Name of the embedding model")]
     dimensions: Annotated[int | None, Field(description="null while the model is loading")]
     fingerprint: Annotated[str | None, Field(description="Identity of the vectors; null while loading")]

@@ -27,7 +27,7 @@ class SupersedeAnswer(UpdateAnswer):
 
 @_closed
 class DeleteAnswer(Timed):
-    memory_id: str
+    memory_id: Annotated[str, Field(description="The memory that is gone")]
     status: Annotated[Status, Field(description="forgotten or archived")]
     version: Annotated[int, Field(description="The version that the deletion made")]
     revived: Annotated[list[str], Field(description="Ids that are current again")]
@@ -54,6 +54,6 @@ class PurgeAnswer(Timed):
     purged: Annotated[list[str], Field(description="Ids that are gone, at most 1,000 of them")]
     count: Annotated[int, Field(description="How many are gone (with dry_run: would go)")]
     review: Annotated[list[str], Field(description="Ids that rested on them, now due for review")]
-    dry_run: bool
+    dry_run: Annotated[bool, Field(description="True when nothing was done")]
     done: Done
     backups: Annotated[str, Field(description="What no purge can reach")]

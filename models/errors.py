@@ -75,7 +75,7 @@ class InternalError(BrainError):
 
 class BadJson(BrainError):
     status, code, title = 400, "bad_json", "The body is not JSON"
-    hint = "Send one JSON object, UTF-8, with Content-Type: application/json."
+    hint = "Send one JSON object, UTF-8."
 
 
 class Unauthenticated(BrainError):

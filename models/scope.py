@@ -55,5 +55,6 @@ class Caller:
     def check_authority(self, claimed: Authority) -> None:
         """Raises AuthorityNotAllowed when a write claims more than the caller may."""
         if rank(claimed) > rank(self.ceiling):
-            detail = f"source_authority: this key may claim '{self.ceiling}' at the most, not '{claimed}'."
-            raise AuthorityNotAllowed(detail, (FieldError("source_authority", detail),))
+            message = f"this key may claim '{self.ceiling}' at the most, not '{claimed}'."
+            error = FieldError("source_authority", message)
+            raise AuthorityNotAllowed(f"source_authority: {message}", (error,))

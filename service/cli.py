@@ -2,6 +2,7 @@
 models`, `brain config`."""
 
 import os
+import sys
 from typing import Annotated
 
 import typer
@@ -38,6 +39,9 @@ def serve(
     from service import app
 
     settings = settings_of(config, {"server.host": host, "server.port": port, "data.directory": data})
+    # How long (seconds) a thread that computes may keep the event loop waiting. With Python's 5 ms, reads by
+    # id have twice the p99 while a bulk ingest runs.
+    sys.setswitchinterval(0.0005)
     try:
         uvloop.run(app.serve(settings))
     except (SettingsError, UnusableDirectory, StoreUnavailable) as error:

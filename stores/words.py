@@ -6,6 +6,7 @@ and Korean runs become single characters and pairs. Things written like identifi
 """
 
 import re
+import threading
 import unicodedata
 from array import array
 from collections import Counter
@@ -44,6 +45,7 @@ _STEMMERS = {
     "arabic": snowballstemmer.stemmer("arabic"),
     "devanagari": snowballstemmer.stemmer("hindi"),
 }
+_stemming = threading.Lock()  # a stemmer works on its own fields: two threads would spoil each other's word
 
 
 def analyze(text: str, actor: str | None = None) -> tuple[str, ...]:
@@ -100,7 +102,8 @@ def _stem(word: str) -> str:
         script = "devanagari"
     elif not word.isalpha():
         return word  # 4711, c++, 3rd
-    return str(_STEMMERS[script].stemWord(word))
+    with _stemming:
+        return str(_STEMMERS[script].stemWord(word))
 
 
 TERM_BYTES = 200  # the key, the array and their place in the dict, roughly

@@ -1,11 +1,15 @@
 """Text to terms, and the inverted index: which spellings of one thing meet, in eleven languages."""
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stores.words import WordIndex, analyze, identifiers, is_code, query_terms
+from stores.words import WordIndex, _stem, analyze, identifiers, is_code, query_terms
 
 
 def meet(query: str, text: str) -> bool:
@@ -164,3 +168,17 @@ def test_postings_taken_before_an_append_stay_as_they_were() -> None:
     index.append(("tea",))
     assert np.array_equal(before, [[0, 1]])
     assert len(index.postings("tea")) == 2
+
+
+def test_words_are_stemmed_alike_in_many_threads_at_once():
+    endings = ("izations", "ingly", "fulness", "ments", "ies", "edly")
+    words = ["".join(letters) + endings[at % 6] for at, letters in enumerate(product("bdgklmnrst", repeat=3))]
+    alone = [analyze(word) for word in words]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        _stem.cache_clear()
+        with ThreadPoolExecutor(8) as threads:
+            assert list(threads.map(analyze, words)) == alone
+    finally:
+        sys.setswitchinterval(interval)

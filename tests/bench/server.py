@@ -39,13 +39,16 @@ class Service:
         self.url = str(http.base_url)
         self.pid = pid
 
-    def add(self, agent: str, items: Sequence[dict[str, Any]], at_once: int = BATCH) -> list[str]:
-        """Store memories, so many in one request. Returns their ids. Raises when one is refused."""
+    def add(
+        self, agent: str, items: Sequence[dict[str, Any]], at_once: int = BATCH, *, embedded: bool = False
+    ) -> list[str]:
+        """Store memories, so many in one request. Returns their ids. Raises when one is refused, or when it
+        should have been `embedded` and was not."""
         ids: list[str] = []
         for start in range(0, len(items), at_once):
             body = {"items": items[start : start + at_once]}
             for result in self._post("/brain/memory/batch", agent, body)["results"]:
-                if result["status"] >= 300:
+                if result["status"] >= 300 or (embedded and not result["indexed"]):
                     raise RuntimeError(f"{agent}: {result}")
                 ids.append(result["memory"]["memory_id"])
         return ids

@@ -92,9 +92,12 @@ def _default(field: Schema, required: bool) -> str:
     value = field.get("default")
     if value is None or value == {} or value == []:
         return "–"
-    if isinstance(value, bool):
-        return f"`{str(value).lower()}`"
-    return f"`{', '.join(value) if isinstance(value, list) else value}`"
+    return f"`{', '.join(value) if isinstance(value, list) else _json(value)}`"
+
+
+def _json(value: Any) -> str:
+    """As it is written in a request; texts without quotes."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _meaning(field: Schema) -> str:
@@ -107,7 +110,7 @@ def _meaning(field: Schema) -> str:
 def bounds(field: Schema) -> Iterator[str]:
     """What the schema says of the values, a phrase each."""
     if "enum" in field:
-        yield "one of " + ", ".join(f"`{value}`" for value in field["enum"] if value is not None)
+        yield "one of " + ", ".join(f"`{_json(value)}`" for value in field["enum"] if value is not None)
     if "minimum" in field and field["minimum"] != EARLIEST:
         low, high = field["minimum"], field.get("maximum")
         yield f"{low} or more" if high is None else f"{low} to {high:,}"

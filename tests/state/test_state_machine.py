@@ -121,7 +121,7 @@ class RealChroma(Machine):
 
 
 quick = settings(
-    max_examples=1_000 if SOAK else 30,
+    max_examples=1_000 if SOAK else 24,
     stateful_step_count=60 if SOAK else 25,
     deadline=None,
     suppress_health_check=list(HealthCheck),
@@ -131,5 +131,5 @@ TestStateMachine = Machine.TestCase
 TestStateMachine.settings = quick
 TestRealChroma = RealChroma.TestCase
 TestRealChroma.settings = settings(
-    quick, max_examples=40 if SOAK else 4, stateful_step_count=60 if SOAK else 15
+    quick, max_examples=40 if SOAK else 3, stateful_step_count=60 if SOAK else 15
 )
