@@ -1,6 +1,7 @@
 """The brain: the ledger, its two projections and the model, as the use cases see them."""
 
 import asyncio
+import contextlib
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
@@ -29,6 +30,7 @@ from stores.writer import Transaction
 log = structlog.get_logger()
 
 Source = Literal["vdb", "graph"]
+CLEAN_WAIT_S = 60.0  # longer only when Chroma does not answer; the clean-up goes on behind the answer
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
 
@@ -105,14 +107,16 @@ class Brain:
 
     async def clean_files(self, shard: int, *, wait: bool) -> tuple[bool, bool]:
         """After a purge: empty the write-ahead log and have the shard of the vector store filled anew. Says
-        of each whether it is done; with `wait` both are."""
+        of each whether it is done; with `wait` both are, unless that takes over a minute."""
         self.shards.note_due(shard)
         self.applier.wake()
         emptied = await asyncio.to_thread(self.ledger.truncate_log)
-        if wait:
-            await self.shards.refilled(shard)
-            while not (emptied := await asyncio.to_thread(self.ledger.truncate_log)):
-                await self._sleep(0.05)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLEAN_WAIT_S if wait else 0):
+                await self.shards.refilled(shard)
+                while not emptied:
+                    await self._sleep(0.05)
+                    emptied = await asyncio.to_thread(self.ledger.truncate_log)
         return emptied, shard not in self.shards.due()
 
     def _publish(self, change: Change) -> None:

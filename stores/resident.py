@@ -6,13 +6,13 @@ Row numbers are given once and never move. Only the event loop changes a partiti
 
 from array import array
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from models.layers import KINDS, LAYERS, STATUSES
-from models.memory import Memory
+from models.memory import Memory, State
 from models.scope import Partition
 from stores.changes import Change
 from stores.graph import MemoryGraph
@@ -22,6 +22,7 @@ from stores.words import WordIndex
 ROW_BYTES = 2_200  # a record, its node, its edges and its place in the maps, measured on 100,000 messages
 PARTITION_BYTES = 20_000  # an empty one: it must count, or names that hold nothing would never leave
 NO_ROW = -1
+NO_STATUS = 255  # the code of a row that was taken out
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,8 +117,11 @@ class ResidentPartition:
 
     def apply(self, change: Change) -> bool:
         """Take over a committed change. Applying one twice, or after a newer one, does no harm. False when
-        the change does not say enough, so that the partition has to be loaded again."""
+        the change does not say enough, or asks for more than taking a row out: the partition has to be
+        loaded again."""
         memory = change.memory
+        if memory.state.status == "purged":
+            return False  # its words stand in the index too
         row = self._row_of.get(memory.memory_id)
         if memory.hidden:
             if row is not None:
@@ -174,11 +178,16 @@ class ResidentPartition:
         return row
 
     def _drop(self, row: int) -> None:
-        """Empty a row. Its number stays taken; a status that no filter asks for keeps it out."""
+        """Empty a row. Its number stays taken; a code that no filter can ask for keeps it out."""
         memory = self._rows[row]
-        _, after = self.graph.neighbours(memory)
-        if after:
-            self._previous[self._row_of[after]] = self._previous[row]
-        self._statuses[row] = STATUSES.index("purged")
+        before, after = self.graph.neighbours(memory)
+        if after and self._rows[self._row_of[after]].kind == "message":
+            self._previous[self._row_of[after]] = self._row_of[before] if before else NO_ROW
+        self._rows[row] = replace(memory, content="", details=None, state=State(status="forgotten"))
+        self._statuses[row] = NO_STATUS
+        if memory.actor is not None:
+            self.actors[memory.actor] -= 1
+            if not self.actors[memory.actor]:
+                del self.actors[memory.actor]
         self.graph.drop(memory.memory_id)
         del self._row_of[memory.memory_id]

@@ -24,10 +24,9 @@ async def check(brain: Brain) -> None:
     found = {memory_id: brain.ledger.find(memory_id) for memory_id in ids}
     _check_chains([memory for memory in found.values() if memory is not None])
     records = {memory_id: memory for memory_id, memory in found.items() if memory and not memory.hidden}
-    hidden = [memory for memory in found.values() if memory is not None and memory.hidden]
     assert len(found) == len(ids)
     for partition in sorted({memory.partition for memory in records.values()}):
-        await _check_resident(brain, partition, records, hidden)
+        await _check_resident(brain, partition, records)
     await _check_vdb(brain, records, behind, {m.partition.scope for m in found.values() if m is not None})
 
 
@@ -59,28 +58,23 @@ def _in_ledger(brain: Brain) -> tuple[list[str], set[str]]:
         return ids, set(connection.scalars(select(outbox.c.memory_id)))
 
 
-async def _check_resident(
-    brain: Brain, partition: Partition, records: dict[str, Memory], hidden: list[Memory]
-) -> None:
+async def _check_resident(brain: Brain, partition: Partition, records: dict[str, Memory]) -> None:
     stored = brain.ledger.load(partition, brain.meaning.stored)
     expected = {id: memory for id, memory in records.items() if memory.partition == partition}
     assert {memory.memory_id: memory for memory in stored.memories} == expected
     resident = await brain.residents.load(partition)
     assert {id: brain.residents.memory(id) for id in resident.memory_ids()} == expected
     fresh = ResidentPartition(partition, stored)
-    gaps = {memory.session_key for memory in hidden if memory.partition == partition}
-    assert _described(resident, stored, records, gaps) == _described(fresh, stored, records, gaps)
-    # A speaker who is gone may still be known by name until the partition is loaded anew.
-    assert fresh.actors.keys() <= resident.actors.keys()
+    assert _described(resident, stored, records) == _described(fresh, stored, records)
+    assert fresh.actors == resident.actors
     _check_sessions(resident, expected)
 
 
 def _described(
-    resident: ResidentPartition, stored: StoredPartition, visible: dict[str, Memory], gaps: set[str | None]
+    resident: ResidentPartition, stored: StoredPartition, visible: dict[str, Memory]
 ) -> dict[str, Any]:
     """Everything that a search or a walk would see of each memory, whatever the numbers of the rows. A walk
-    passes by what is hidden, so a link to it may be there or not. In a session with `gaps`, where something
-    was hidden, the turn before is not compared: see the known faults in tests/state."""
+    passes by what is hidden, so a link to it may be there or not."""
     terms = sorted({term for each in stored.terms for term in each})
     snapshot = resident.snapshot(terms)
     alive = set(resident.memory_ids())
@@ -97,9 +91,7 @@ def _described(
             previous = int(snapshot.previous[row])
             described[memory.memory_id] = (
                 memory,
-                snapshot.rows[previous].memory_id
-                if previous >= 0 and memory.session_key not in gaps
-                else None,
+                snapshot.rows[previous].memory_id if previous >= 0 else None,
                 words.get(row, {}),
                 chunks.get(row, []),
                 float(snapshot.lengths[row]),

@@ -13,7 +13,7 @@ from tests.state.brains import call, caller, drained, model_ready
 from tests.state.life import Life
 from tests.state.model import Entry, Refusal
 
-STATUSES = ["active", "superseded", "archived"]
+STATUSES = ["active", "superseded", "archived", "forgotten", "purged"]
 
 
 def owner(entry: Entry) -> Caller:
