@@ -127,6 +127,7 @@ def main(name: str, directory: str) -> None:
     )
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.bind(("127.0.0.1", 0))
+    listening.listen(128)
     print(listening.getsockname()[1], flush=True)
     config = uvicorn.Config(app, loop="uvloop", http="httptools", log_config=None, access_log=False)
     uvicorn.Server(config).run(sockets=[listening])
