@@ -1,5 +1,6 @@
 """`brain add|get|search|list|stats`: operations of the registry, for a person at a terminal or a script."""
 
+import asyncio
 import os
 import sys
 from collections.abc import Callable
@@ -28,7 +29,8 @@ from service.memory_tables import added_lines, hits_table, memories_table, memor
 from service.terminal import UNREACHABLE, USAGE, give_up, refuse, show, show_json
 from stores.lock import Owner
 
-LOOKS = 3  # an owner that leaves between being found and being called is looked for again
+# Seconds before each look for the owner: one that leaves stays on its card while it closes.
+PAUSES = (0.0, 0.1, 0.5, 2.0, 5.0)
 
 Layer = Annotated[str | None, typer.Option(help="l0_basic_info … l7_intention.")]
 Tag = Annotated[list[str] | None, typer.Option("--tag", help="May be repeated.")]
@@ -96,16 +98,21 @@ class Caller:
 
             return visiting(settings, with_model=with_model)
 
+        called = BY_NAME[operation]
+        if not called.annotations.read_only and "idempotency_key" in called.input.model_fields:
+            arguments = {"idempotency_key": uuid4().hex} | arguments  # so that a lost answer may be asked for
+        twice = called.annotations.read_only or "idempotency_key" in arguments
         source: OwnerSource = RemoteOwner(self.url) if self.url else LocalOwner(data_lock(settings), visit)
         try:
-            for look in range(LOOKS):
+            for look, pause in enumerate(PAUSES, 1):
+                await asyncio.sleep(pause)
                 owner = await source.find()
                 token = {"Authorization": f"Bearer {owner.token}"} if owner.token else {}
                 async with OwnerClient(owner.url, token | headers) as client:
                     try:
-                        return await client.call(BY_NAME[operation], arguments)
+                        return await client.call(called, arguments)
                     except OwnerUnreachable as fault:
-                        if fault.sent or look == LOOKS - 1:
+                        if look == len(PAUSES) or (fault.sent and not twice):
                             raise
             raise AssertionError("unreachable")
         except BrainError as refusal:  # found before it was sent
