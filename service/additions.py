@@ -1,8 +1,9 @@
 """The use cases of the brain view that store: add one, add many."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from models import verbatim
 from models.answers import Added, Reply
@@ -22,12 +23,14 @@ from stores.idempotency import Once
 from stores.words import analyze
 from stores.writer import Transaction
 
+T = TypeVar("T")
+
 INLINE = 4_096  # characters whose words are found in less than the hop to a thread costs others
 SLICE = 8  # results made between two yields, so that a batch never holds up a read by id
 
 
 async def add(brain: Brain, caller: Caller, request: AddMemory) -> Reply:
-    [item] = await _items(brain, caller, [request])
+    [item] = await items_of(brain, caller, [request])
     addition = Addition(Act(caller, "brain_memory_add", brain.meaning.fingerprint()))
     outcome: Outcome = await brain.write(lambda transaction: store_item(addition, transaction, item))
     return Reply({**_added(brain, outcome)}, _status(outcome))
@@ -38,7 +41,7 @@ async def add_batch(brain: Brain, caller: Caller, request: AddBatch) -> Reply:
     good = [item for item in checked if isinstance(item, AddMemory)]
     if request.atomic and len(good) < len(checked):
         raise _first_refusal(checked)
-    made = iter(await _items(brain, caller, good))
+    made = iter(await items_of(brain, caller, good))
     items: list[Item | Refused] = [next(made) if isinstance(item, AddMemory) else item for item in checked]
     addition = Addition(Act(caller, "brain_memory_add", brain.meaning.fingerprint()))
     # A refused item may hold what JSON can't say; its Python text tells it apart as well.
@@ -49,16 +52,13 @@ async def add_batch(brain: Brain, caller: Caller, request: AddBatch) -> Reply:
     once = _once("brain_memory_add_batch", request.idempotency_key, {"items": same, "atomic": request.atomic})
 
     def write(transaction: Transaction) -> tuple[list[dict[str, Any]], bool]:
-        before = None if once is None else once.recall(transaction, caller)
-        if before is not None:
-            return before, True
-        outcomes = store_each(addition, transaction, items)
-        if request.atomic and any(isinstance(outcome, Refused) for outcome in outcomes):
-            raise _first_refusal(outcomes)
-        kept = [_kept(outcome) for outcome in outcomes]
-        if once is not None:
-            once.keep(transaction, caller, kept)
-        return kept, False
+        def store() -> list[dict[str, Any]]:
+            outcomes = store_each(addition, transaction, items)
+            if request.atomic and any(isinstance(outcome, Refused) for outcome in outcomes):
+                raise _first_refusal(outcomes)
+            return [_kept(outcome) for outcome in outcomes]
+
+        return (store(), False) if once is None else once.run(transaction, caller, store)
 
     kept, replayed = await brain.write(write)
     results = []
@@ -78,15 +78,24 @@ def _check_items(request: AddBatch) -> list[AddMemory | Refused]:
     return checked
 
 
-async def _items(brain: Brain, caller: Caller, requests: list[AddMemory]) -> list[Item]:
+async def off_loop(size: int, work: Callable[[], T]) -> T:
+    """Run what finds the words of `size` characters. 60 KB take 30 ms, of some scripts more, which nobody on
+    the event loop should wait for."""
+    return await asyncio.to_thread(work) if size > INLINE else work()
+
+
+def _texts(request: AddMemory) -> list[str]:
+    return [request.content or "", *(turn.content for turn in request.messages or ())]
+
+
+async def items_of(brain: Brain, caller: Caller, requests: list[AddMemory]) -> list[Item]:
     """The requests as drafts, embedded all together."""
 
     def prepare() -> list[tuple[list[Draft], Once | None]]:
         return [(drafts_of(brain, caller, request), _once_of(request)) for request in requests]
 
-    # To find the words of 60 KB takes 30 ms, of some scripts more: not on the event loop.
-    long = sum(len(request.content or "") for request in requests) > INLINE or len(requests) > 1
-    prepared = await asyncio.to_thread(prepare) if long else prepare()
+    size = sum(len(text) for request in requests for text in _texts(request))
+    prepared = await off_loop(size, prepare)
     texts = [draft.memory.content for drafts, _ in prepared for draft in drafts]
     made = iter(await brain.meaning.of_documents(texts))
     return [

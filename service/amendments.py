@@ -1,6 +1,6 @@
 """The use cases that change memories, take them away and bring them back."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from models import verbatim
@@ -12,7 +12,7 @@ from models.errors import ConflictState, ImmutableLayer, MemoryForgotten, invali
 from models.memory import Memory, State
 from models.requests import Request
 from models.scope import Caller
-from service.additions import drafts_of
+from service.additions import items_of, off_loop
 from service.brain import Brain
 from service.fields import memory_fields
 from stores import amendment, refill
@@ -33,20 +33,19 @@ BACKUPS = "Backups and exports made earlier still hold the text: destroy them yo
 async def update(brain: Brain, caller: Caller, request: UpdateMemory) -> Reply:
     """Edit in place, or store new content as a new memory that supersedes this one."""
     act = Act(caller, "brain_memory_update", brain.meaning.fingerprint())
-    [vectors] = [None] if request.content is None else await brain.meaning.of_documents([request.content])
+    draft = None if request.content is None else await _rewritten(brain, request.memory_id, request.content)
 
     def write(transaction: Transaction) -> dict[str, Any]:
         memory = act.find(transaction, request.memory_id, request.expected_version)
         if memory.state.status != "active":
             raise ConflictState(f"Memory {memory.memory_id} is {memory.state.status}, not active.")
         state = _edited(memory, request)
-        if request.content is None or request.content == memory.content:
+        if draft is None or request.content == memory.content:
             amendment.edit(act, transaction, memory, state, tuple(sorted(request.given)))
             return {"memory_id": memory.memory_id, "superseded": []}
         if memory.layer == "l1_raw":
             raise ImmutableLayer(f"Memory {memory.memory_id} is l1_raw, what was said.")
-        draft = _rewritten(brain, memory, state, request.content, vectors)
-        made = amendment.supersede(act, transaction, draft)
+        made = amendment.supersede(act, transaction, draft.after(memory, state))
         return {"memory_id": made.memory_id, "superseded": [memory.memory_id]}
 
     done, replayed = await _once(brain, caller, act.operation, request, write)
@@ -57,10 +56,10 @@ async def update(brain: Brain, caller: Caller, request: UpdateMemory) -> Reply:
 async def supersede(brain: Brain, caller: Caller, request: SupersedeMemories) -> Reply:
     """Store a new memory as the successor of others."""
     act = Act(caller, "brain_memory_supersede", brain.meaning.fingerprint())
-    [draft] = drafts_of(brain, caller, request)
-    [vectors] = await brain.meaning.of_documents([draft.memory.content])
+    [item] = await items_of(brain, caller, [request])
+    [draft] = item.drafts
     state = replace(draft.memory.state, status_reason=request.reason)
-    draft = replace(draft, memory=replace(draft.memory, state=state), vectors=vectors)
+    draft = replace(draft, memory=replace(draft.memory, state=state))
 
     def write(transaction: Transaction) -> dict[str, Any]:
         check_lineage(act, transaction, draft.memory)
@@ -183,17 +182,39 @@ def _edited(memory: Memory, request: UpdateMemory) -> State:
     return state
 
 
-def _rewritten(brain: Brain, memory: Memory, state: State, content: str, vectors: Floats | None) -> Draft:
-    """A new memory with other content; everything else is carried over, its place in a session aside."""
-    new = replace(
-        memory,
-        memory_id=brain.new_id(brain.clock()),
-        content=content,
-        session_position=None,
-        version=1,
-        state=replace(state, supersedes=(memory.memory_id,), superseded_by=()),
-    )
-    return Draft(new, analyze(content, memory.actor), content_key(content), vectors, "keep")
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rewriting:
+    """New content for a memory, with all that takes long done before the write."""
+
+    memory_id: str  # of the new memory
+    content: str
+    terms: tuple[str, ...]
+    content_key: str
+    vectors: Floats | None
+
+    def after(self, old: Memory, state: State) -> Draft:
+        """The successor of a memory: everything else is carried over, its place in a session aside."""
+        new = replace(
+            old,
+            memory_id=self.memory_id,
+            content=self.content,
+            session_position=None,
+            version=1,
+            state=replace(state, supersedes=(old.memory_id,), superseded_by=()),
+        )
+        return Draft(new, self.terms, self.content_key, self.vectors, "keep")
+
+
+async def _rewritten(brain: Brain, memory_id: str, content: str) -> _Rewriting:
+    # Only for the actor, who never changes; whether the caller may touch the memory, the write finds out.
+    actor = next((memory.actor for memory in brain.current([memory_id])), None)
+
+    def words() -> tuple[tuple[str, ...], str]:
+        return analyze(content, actor), content_key(content)
+
+    terms, key = await off_loop(len(content), words)
+    [vectors] = await brain.meaning.of_documents([content])
+    return _Rewriting(brain.new_id(brain.clock()), content, terms, key, vectors)
 
 
 async def _once(
