@@ -24,6 +24,14 @@ ROUND_CHUNKS = 16  # after so many, what was queued meanwhile is looked at
 QUERY_CHUNKS = 2  # a query is a question: of more than 370 pieces only the first count
 
 
+class CannotEmbed(Exception):
+    """The embedder can't take this text now. `whole` when it can't take any."""
+
+    def __init__(self, reason: str, *, whole: bool):
+        super().__init__(reason)
+        self.whole = whole
+
+
 class EmbedderClosed(EmbeddingError):
     """The embedder was closed before the text was embedded."""
 

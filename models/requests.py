@@ -75,8 +75,10 @@ class GetMemory(Request):
         Field(
             max_length=1,
             description="Further keys: `details` adds the rest of the record (version, kind, …).",
+            default_factory=list,  # a plain default would be copied deeply for each request
+            json_schema_extra={"default": []},
         ),
-    ] = []
+    ]
     as_of: AsOf = None
 
 

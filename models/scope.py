@@ -1,6 +1,5 @@
 """Whose memory it is. A scope is (product, agent); a partition is one user's part of a scope."""
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from models.authority import Authority, rank
@@ -27,12 +26,11 @@ class Partition(NamedTuple):
         return Scope(self.product, self.agent)
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Who asks. `user` is None when the request names none: it then reads the whole scope and writes to
-    the default user's partition, whose user is the product's name. `ceiling` is the highest authority that
-    the caller may claim; `for_user` says that a person stands behind the calls; `bound` that the credential
-    is for this agent alone."""
+class Caller(NamedTuple):
+    """Who asks. Made for every request, and a tuple is made fastest. `user` is None when the request names
+    none: it then reads the whole scope and writes to the default user's partition, whose user is the
+    product's name. `ceiling` is the highest authority that the caller may claim; `for_user` says that a
+    person stands behind the calls; `bound` that the credential is for this agent alone."""
 
     scope: Scope
     user: str | None
@@ -43,6 +41,10 @@ class Caller:
     for_user: bool = False
     bound: bool = False
 
+    def again(self, request_id: str) -> "Caller":
+        """The same caller in another request. `_replace` takes three times as long."""
+        return Caller(*self[:3], request_id, *self[4:])  # type: ignore[arg-type]
+
     @property
     def home(self) -> Partition:
         """The partition that this caller writes to."""
@@ -50,7 +52,7 @@ class Caller:
 
     def reaches(self, partition: Partition) -> bool:
         """Whether a memory of this partition may be shown to the caller at all."""
-        return partition.scope == self.scope and self.user in (None, partition.user)
+        return partition[:2] == self.scope and self.user in (None, partition.user)
 
     def check_authority(self, claimed: Authority) -> None:
         """Raises AuthorityNotAllowed when a write claims more than the caller may."""

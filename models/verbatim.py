@@ -75,7 +75,11 @@ def check(value: Any, path: str = "", depth: int = 0, *, skip: frozenset[str] = 
         for key, item in value.items():
             _check_text(key, where)
             if key not in skip:
-                check(item, f"{path}.{key}" if path else key, depth + 1)
+                inside = f"{path}.{key}" if path else key
+                if isinstance(item, str):  # as `check` would; most are, and a call costs more than the rest
+                    _check_text(item, inside)
+                else:
+                    check(item, inside, depth + 1)
     elif isinstance(value, list):
         for index, item in enumerate(value):
             check(item, f"{path}[{index}]", depth + 1)

@@ -26,14 +26,15 @@ from stores.writer import Transaction
 T = TypeVar("T")
 
 INLINE = 4_096  # characters whose words are found in less than the hop to a thread costs others
-SLICE = 8  # results made between two yields, so that a batch never holds up a read by id
+SLICE = 25  # results made between two yields, so that a batch never holds up a read by id
 
 
 async def add(brain: Brain, caller: Caller, request: AddMemory) -> Reply:
     [item] = await items_of(brain, caller, [request])
     addition = Addition(Act(caller, "brain_memory_add", brain.meaning.fingerprint()))
     outcome: Outcome = await brain.write(lambda transaction: store_item(addition, transaction, item))
-    return Reply({**_added(brain, outcome)}, _status(outcome))
+    found = brain.current(outcome.memory_ids[-1:])
+    return Reply({**_added(outcome, found[0] if found else None, brain.clock())}, _status(outcome))
 
 
 async def add_batch(brain: Brain, caller: Caller, request: AddBatch) -> Reply:
@@ -63,7 +64,7 @@ async def add_batch(brain: Brain, caller: Caller, request: AddBatch) -> Reply:
     kept, replayed = await brain.write(write)
     results = []
     for start in range(0, len(kept), SLICE):
-        results += [_result(brain, caller, one) for one in kept[start : start + SLICE]]
+        results += _results(brain, caller, kept[start : start + SLICE])
         await asyncio.sleep(0)
     return Reply({"results": results, **({"replayed": True} if replayed else {})})
 
@@ -190,12 +191,12 @@ def _status(outcome: Outcome) -> int:
     return 200 if outcome.deduplicated else 201
 
 
-def _added(brain: Brain, outcome: Outcome) -> Added:
-    found = brain.current(outcome.memory_ids[-1:])
-    if not found:
+def _added(outcome: Outcome, memory: Memory | None, now: int) -> Added:
+    """`memory` is the last that was written, as it stands now, if it does."""
+    if memory is None:
         raise MemoryForgotten(f"Memory {outcome.memory_ids[-1]} was stored by this key and forgotten since.")
     added: Added = {
-        "memory": memory_fields(found[0], "graph", brain.clock()),
+        "memory": memory_fields(memory, "graph", now),
         "memory_ids": list(outcome.memory_ids),
         "deduplicated": outcome.deduplicated,
         "superseded": list(outcome.superseded),
@@ -214,14 +215,21 @@ def _kept(outcome: Outcome | Refused) -> dict[str, Any]:
     return outcome.kept() | {"replayed": outcome.replayed}
 
 
-def _result(brain: Brain, caller: Caller, kept: dict[str, Any]) -> dict[str, Any]:
-    if "error" in kept:
-        return {"status": kept["status"], "error": {**kept["error"], "request_id": caller.request_id}}
-    outcome = Outcome.from_kept(kept, replayed=kept["replayed"])
-    try:
-        return {"status": _status(outcome), **_added(brain, outcome)}
-    except BrainError as error:
-        return {"status": error.status, "error": error.document(caller.request_id)}
+def _results(brain: Brain, caller: Caller, kept: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    written = [one["memory_ids"][-1] for one in kept if "error" not in one]
+    found = {memory.memory_id: memory for memory in brain.current(written)}
+    now = brain.clock()
+
+    def result(one: dict[str, Any]) -> dict[str, Any]:
+        if "error" in one:
+            return {"status": one["status"], "error": {**one["error"], "request_id": caller.request_id}}
+        outcome = Outcome.from_kept(one, replayed=one["replayed"])
+        try:
+            return {"status": _status(outcome), **_added(outcome, found.get(outcome.memory_ids[-1]), now)}
+        except BrainError as error:
+            return {"status": error.status, "error": error.document(caller.request_id)}
+
+    return [result(one) for one in kept]
 
 
 def _first_refusal(outcomes: list[Any]) -> BrainError:

@@ -91,7 +91,7 @@ def build_app(brain: Brain, keys: KeyRing, token: str) -> ASGIApp:
     limits = settings.limits
     rate = RateLimit(limits.requests_per_second, limits.burst) if limits.requests_per_second else None
     callers = Callers(keys, token, brain.clock, rate=rate, hosts=settings.server.allowed_hosts)
-    return Gate(app, metrics, callers)
+    return Gate(app, http_api.Shortcuts(brain), metrics, callers)
 
 
 class _Server(uvicorn.Server):

@@ -6,6 +6,7 @@ import re
 from typing import Any, get_origin
 
 from starlette.requests import Request
+from starlette.types import Receive, Scope
 
 from models import verbatim
 from models.errors import NoSuchRoute, TooLarge, invalid
@@ -14,14 +15,18 @@ from service.operation import LONG_BODY, Operation
 _ENTITY_TAG = re.compile(r'(?:W/)?"(\d{1,15})-[a-z_]+"')
 
 
-async def arguments_of(request: Request, operation: Operation[Any]) -> tuple[Any, bool]:
+async def arguments_of(scope: Scope, receive: Receive, operation: Operation[Any]) -> tuple[Any, bool]:
     """The operation's arguments, and whether they are texts from the URL. Raises BadJson, TooLarge,
     InvalidArgument, or NoSuchRoute for a path that no id can stand in."""
-    if "\0" in request.scope["path"]:
+    if "\0" in scope["path"]:
         raise NoSuchRoute("There is no route with a NUL in it.")
-    in_url = operation.route.method in ("GET", "DELETE")
-    if operation.route.method == "GET":
-        arguments = _query(request, operation) if request.scope["query_string"] else {}
+    method = operation.route.method
+    if method == "GET" and not scope["query_string"]:
+        return dict(scope["path_params"]), True
+    request = Request(scope, receive)
+    in_url = method in ("GET", "DELETE")
+    if method == "GET":
+        arguments = _query(request, operation)
     else:
         arguments = await _parsed(await _body(request, operation.route.max_body))
         if not isinstance(arguments, dict):

@@ -72,6 +72,7 @@ class Brain:
             self.shards,
             clock,
             sleep,
+            settings.vdb.gather_ms,
         )
 
     async def start(self) -> None:
@@ -154,8 +155,9 @@ class Brain:
 
     def current(self, memory_ids: Sequence[str]) -> list[Memory]:
         """Memories as they stand, in this order, from memory or the ledger; hidden ones are left out."""
-        found = (self.residents.memory(id) or self.ledger.find(id) for id in memory_ids)
-        return [memory for memory in found if memory is not None and not memory.hidden]
+        found = {id: memory for id in memory_ids if (memory := self.residents.memory(id)) is not None}
+        found |= self.ledger.find_all([id for id in memory_ids if id not in found])
+        return [found[id] for id in memory_ids if id in found and not found[id].hidden]
 
     async def reach(self, caller: Caller) -> list[ResidentPartition]:
         """Every partition that the caller reads, loaded."""

@@ -28,7 +28,10 @@ AGENT = "default"
 
 _NAME = re.compile(rb"[\x20-\x7e]{1,128}")
 
+SEEN = 4_096  # how many combinations of key, agent and user are remembered
+
 Headers = Mapping[bytes, bytes]
+_Headers = tuple[bytes | None, bytes | None, bytes | None, bytes | None]
 
 
 class Callers:
@@ -49,37 +52,67 @@ class Callers:
         self._clock = clock
         self._rate = rate
         self._hosts = frozenset(hosts)
+        self._seen: dict[_Headers, tuple[Key, Caller]] = {}
 
     def identify(self, request: Mapping[str, Any], headers: Headers, request_id: str) -> Caller:
         """The caller of an ASGI request. Raises Unauthenticated, Forbidden, InvalidArgument, RateLimited."""
         path: str = request["path"]
-        keyless = not self._keys
-        # On /mcp the SDK refuses it, in the protocol's own way; other names are for the time with keys.
-        if keyless and (path != "/mcp" or self._hosts):
-            _refuse_foreign(headers)
-        authorization = headers.get(b"authorization")
-        if authorization is None:
-            if not keyless and path not in OPEN:
-                raise Unauthenticated("No credential was sent.")
-            caller = _anyone(headers, request_id, ALL_RIGHTS if keyless else frozenset())
-        else:
-            credential = _bearer(authorization)
-            if secrets.compare_digest(credential, self._token) and _is_local(request):
+        now = self._clock()
+        caller = self._seen_before(headers, now, request_id)
+        if caller is None:
+            authorization = headers.get(b"authorization")
+            if authorization is not None and self._is_owner(authorization, request):
                 return _owner(headers, request_id)
-            if keyless:
-                raise Unauthenticated(
-                    "The credential is not known. No key exists yet: leave Authorization out."
-                )
-            caller = _holder(self._keys.authenticate(credential, self._clock()), headers, request_id)
+            caller = self._newcomer(path, authorization, headers, now, request_id)
         if path.startswith(INTERNAL):
             raise Forbidden(f"{INTERNAL}… is for the owner's token: use `brain keys`.")
         if path == "/metrics" and "admin" not in caller.rights:
             raise Forbidden("/metrics needs the right 'admin'.")
         if self._rate is not None and path not in OPEN:
-            wait = self._rate.take(caller.key_id, self._clock())
+            wait = self._rate.take(caller.key_id, now)
             if wait:
                 raise RateLimited(f"Too many requests; wait {wait} s.", retry_after=wait)
         return caller
+
+    def _seen_before(self, headers: Headers, now: int, request_id: str) -> Caller | None:
+        """The caller by the same headers as in an earlier request, while the key is in force."""
+        found = self._seen.get(_naming(headers))
+        if found is None or not self._keys.in_force(found[0], now):
+            return None
+        return found[1].again(request_id)
+
+    def _is_owner(self, authorization: bytes, request: Mapping[str, Any]) -> bool:
+        return secrets.compare_digest(_bearer(authorization), self._token) and _is_local(request)
+
+    def _newcomer(
+        self, path: str, authorization: bytes | None, headers: Headers, now: int, request_id: str
+    ) -> Caller:
+        keyless = not self._keys
+        # On /mcp the SDK refuses it, in the protocol's own way; other names are for the time with keys.
+        if keyless and (path != "/mcp" or self._hosts):
+            _refuse_foreign(headers)
+        if authorization is None:
+            if not keyless and path not in OPEN:
+                raise Unauthenticated("No credential was sent.")
+            return _anyone(headers, request_id, ALL_RIGHTS if keyless else frozenset())
+        if keyless:
+            raise Unauthenticated("The credential is not known. No key exists yet: leave Authorization out.")
+        key = self._keys.authenticate(_bearer(authorization), now)
+        caller = _holder(key, headers, request_id)
+        if len(self._seen) >= SEEN:
+            self._seen.clear()
+        self._seen[_naming(headers)] = key, caller
+        return caller
+
+
+def _naming(headers: Headers) -> _Headers:
+    """The headers that say who calls."""
+    return (
+        headers.get(b"authorization"),
+        headers.get(b"x-brain-agent"),
+        headers.get(b"x-brain-user"),
+        headers.get(b"x-brain-product"),
+    )
 
 
 def _anyone(headers: Headers, request_id: str, rights: frozenset[str]) -> Caller:

@@ -40,7 +40,7 @@ async def run(
         error = InternalError(f"{operation.name} failed: {type(bug).__name__}.")
         return Reply(error.document(caller.request_id), error.status)
     body = reply.body
-    body["elapsed_ms"] = round((time.perf_counter() - started) * 1000, 3)
+    body["elapsed_ms"] = int((time.perf_counter() - started) * 1e6) / 1000
     body["request_id"] = caller.request_id
     status = reply.status or operation.route.status
     return Reply(body, status, reply.etag, reply.retry_after)  # `_replace` takes five times as long

@@ -18,8 +18,8 @@ def memory_fields(memory: Memory, source: str, now: int) -> MemoryFields:
         "layer": memory.layer,
         "status": state.status,
         "is_latest": memory.is_latest,
-        "supersedes": list(state.supersedes) or None,
-        "superseded_by": list(state.superseded_by) or None,
+        "supersedes": list(state.supersedes) if state.supersedes else None,
+        "superseded_by": list(state.superseded_by) if state.superseded_by else None,
         "tags": list(state.tags),
         # The writer's own text: parsed for nobody, so that it stays verbatim.
         "custom": cast("dict[str, Any]", orjson.Fragment(state.custom)),

@@ -1,14 +1,17 @@
 """The outermost layer of the HTTP door, in pure ASGI: who calls, under which request id, and the counting."""
 
 import difflib
+import itertools
 import re
 import secrets
 import time
 
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from models.errors import BrainError, Unauthenticated, invalid
-from service.callers import Callers
+from service.callers import Callers, Headers
+from service.http_api import Shortcuts, failure
 from service.metrics import Metrics
 from service.responses import problem
 
@@ -20,10 +23,14 @@ _ONCE = (b"host", b"origin", b"authorization", *_OURS)
 class Gate:
     """Puts the `Caller` into `scope["state"]["caller"]`, or answers a problem document."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, callers: Callers):
+    def __init__(self, app: ASGIApp, shortcuts: Shortcuts, metrics: Metrics, callers: Callers):
         self._app = app
+        self._shortcuts = shortcuts
         self._metrics = metrics
         self._callers = callers
+        # Random by process, then counted: to ask the kernel for randomness costs as much as the rest of this.
+        start, digits = secrets.token_hex(4), "%08x"
+        self._new_ids = (start + digits % (number & 0xFFFFFFFF) for number in itertools.count())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -31,30 +38,47 @@ class Gate:
             return
         started = time.perf_counter()
         headers = dict(scope["headers"])
-        given = headers.get(b"x-request-id", b"")
-        request_id = given.decode() if _REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
+        given = headers.get(b"x-request-id")
+        request_id = given.decode() if given and _REQUEST_ID.fullmatch(given) else next(self._new_ids)
         state = scope.setdefault("state", {})
+        state["headers"] = headers
+        named = b"x-request-id", request_id.encode()
         status = 500
 
         async def send_named(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"].append((b"x-request-id", request_id.encode()))
+                message["headers"].append(named)
             await send(message)
 
+        try:
+            response = await self._response(scope, receive, headers, request_id)
+            if response is None:
+                await self._app(scope, receive, send_named)
+            else:
+                response.raw_headers.append(named)
+                status = response.status_code
+                await response(scope, receive, send)
+        finally:
+            self._metrics.count(state.get("operation", "other"), status, time.perf_counter() - started)
+
+    async def _response(
+        self, scope: Scope, receive: Receive, headers: Headers, request_id: str
+    ) -> Response | None:
+        """The response, unless the router has to find it."""
         try:
             if len(headers) < len(scope["headers"]):
                 _refuse_repeated(scope["headers"])
             _refuse_mistyped(headers)
-            state["caller"] = self._callers.identify(scope, headers, request_id)
+            scope["state"]["caller"] = self._callers.identify(scope, headers, request_id)
         except BrainError as refusal:
             challenge = {"www-authenticate": "Bearer"} if isinstance(refusal, Unauthenticated) else None
-            await problem(refusal, request_id, challenge)(scope, receive, send_named)
-        else:
-            await self._app(scope, receive, send_named)
-        finally:
-            self._metrics.count(state.get("operation", "other"), status, time.perf_counter() - started)
+            return problem(refusal, request_id, challenge)
+        except Exception as bug:  # noqa: BLE001 - `failure` logs it with its trace
+            return failure(bug, request_id)
+        endpoint = self._shortcuts.find(scope)
+        return None if endpoint is None else await endpoint.answer(scope, receive)
 
 
 def _refuse_repeated(headers: list[tuple[bytes, bytes]]) -> None:
@@ -65,7 +89,7 @@ def _refuse_repeated(headers: list[tuple[bytes, bytes]]) -> None:
             raise invalid(name.decode().title(), "is given twice")
 
 
-def _refuse_mistyped(headers: dict[bytes, bytes]) -> None:
+def _refuse_mistyped(headers: Headers) -> None:
     """A header of ours that we don't know is a slip, and would be answered from another scope."""
     for name in headers:
         if name.startswith(b"x-brain-") and name not in _OURS:

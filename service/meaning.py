@@ -7,10 +7,9 @@ from collections.abc import Awaitable, Callable, Sequence
 import numpy as np
 import structlog
 
-from models.embedder import Embedder, EmbedderClosed
+from models.embedder import CannotEmbed, Embedder, EmbedderClosed
 from models.embedding import EmbeddingError, Encoding
 from models.errors import StoreUnavailable
-from stores.applier import CannotEmbed
 from stores.changes import Floats
 from stores.ledger import Ledger
 

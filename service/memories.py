@@ -4,7 +4,7 @@ import asyncio
 import base64
 import binascii
 import hashlib
-from typing import Any
+from typing import Any, cast
 
 import orjson
 
@@ -29,7 +29,7 @@ async def get(brain: Brain, caller: Caller, request: GetMemory) -> Reply:
     else:
         now = min(now, request.as_of)  # what the clock lets us infer is as of then, too
         memory = await read_as_of(brain, caller, request.memory_id, now)
-    body: dict[str, Any] = {**memory_fields(memory, source, now)}
+    body = cast("dict[str, Any]", memory_fields(memory, source, now))
     if "details" in request.include:
         body["details"] = memory_details(memory, now)
     return Reply(body, etag=entity_tag(memory, now))

@@ -99,9 +99,9 @@ def identifier_bonus(counts: Sequence[Floats], codes: Sequence[bool], eligible: 
     return bonus
 
 
-def order(signals: Signals, weights: Weights, tie: Callable[[int], int]) -> Order:
-    """Fuse the signals and sort. `tie` decides between equal rows (higher first), so that the order in
-    which a store holds them never shows."""
+def order(signals: Signals, weights: Weights, limit: int, tie: Callable[[int], int]) -> Order:
+    """Fuse the signals and pick the best `limit`. `tie` decides between equal rows (higher first), so that
+    the order in which a store holds them never shows."""
     z_dense = zscores(signals.dense, signals.eligible)
     z_words = zscores(signals.words, signals.eligible)
     # Rounded, because sums over other orders of the same rows differ in the last places.
@@ -110,20 +110,28 @@ def order(signals: Signals, weights: Weights, tie: Callable[[int], int]) -> Orde
     floor = raised_floor(weights.floor, int(signals.eligible.sum()))
     answers = relevance.max(where=signals.eligible, initial=0) >= floor
     rows = np.flatnonzero(signals.eligible & (relevance >= ROW_SHARE * floor) & answers)
-    rows = rows[_sorted(fused[rows], lambda place: tie(int(rows[place])))]
-    # z-scores order; absolute evidence says how good. A row is called as good as the best one below it.
-    scores = np.maximum.accumulate(relevance[rows][::-1])[::-1]
-    return Order(rows, scores, fused, z_dense, z_words, relevance, floor)
+    best = rows[_best(fused[rows], limit, lambda place: tie(int(rows[place])))]
+    # z-scores order; absolute evidence says how good. A row is called as good as the best one below it, and
+    # those below the last one shown count too.
+    left_out = np.ones(len(fused), np.bool_)
+    left_out[best] = False
+    below = relevance[rows].max(where=left_out[rows], initial=0)
+    scores = np.maximum.accumulate(np.append(relevance[best], below)[::-1])[::-1][:-1]
+    return Order(best, scores, fused, z_dense, z_words, relevance, floor)
 
 
-def _sorted(fused: Doubles, tie: Callable[[int], int]) -> NDArray[np.intp]:
-    """Places of the largest first. Only equal ones are asked for their tie: it is a call in Python."""
-    places = np.argsort(-fused, kind="stable")
+def _best(fused: Doubles, limit: int, tie: Callable[[int], int]) -> NDArray[np.intp]:
+    """Places of the largest, in order: to sort all takes most of a search among ten thousand. Only equal
+    ones are asked for their tie, which is a call in Python."""
+    places = np.arange(len(fused))
+    if limit < len(fused):
+        places = np.flatnonzero(fused >= np.partition(fused, -limit)[-limit])
+    places = places[np.argsort(-fused[places], kind="stable")]
     equal = np.diff(fused[places]) == 0
-    twins = places[np.append(equal, False) | np.insert(equal, 0, False)] if len(places) else places
-    ties = np.zeros(len(fused), np.int64)
-    ties[twins] = [tie(place) for place in twins.tolist()]
-    return np.lexsort((-ties, -fused))
+    twins = np.append(equal, False) | np.insert(equal, 0, False) if len(places) else equal
+    ties = np.zeros(len(places), np.int64)
+    ties[twins] = [tie(place) for place in places[twins].tolist()]
+    return places[np.lexsort((-ties, -fused[places]))][:limit]
 
 
 def raised_floor(floor: float, rows: int) -> float:
@@ -137,7 +145,7 @@ def raised_floor(floor: float, rows: int) -> float:
 def absolute_relevance(signals: Signals) -> Floats:
     """How relevant a row is in itself, 0..1, whatever else is stored: 1 for an exact identifier, else the
     noisy-or of what the cosine and the shared words say. Holds for a partition of one memory too."""
-    cosine = np.nan_to_num(signals.dense, nan=-1.0)
+    cosine = np.where(np.isnan(signals.dense), np.float32(-1), signals.dense)
     dense = np.clip((cosine - NO_COSINE) / (FULL_COSINE - NO_COSINE), 0, 1)
     told = 1 - (1 - dense) * (1 - WORDS_TRUST * signals.coverage)
     relevance: Floats = np.where(signals.identifiers > 0, np.float32(1), told).astype(np.float32)
@@ -146,10 +154,12 @@ def absolute_relevance(signals: Signals) -> Floats:
 
 def zscores(values: Floats, eligible: Mask) -> Doubles:
     """(value - mean) / deviation over the eligible rows that have a value; 0 for a constant and for NaN."""
-    known = values[eligible & ~np.isnan(values)].astype(np.float64)
+    missing = np.isnan(values)
+    known = values[eligible & ~missing].astype(np.float64)
     if not known.size or np.ptp(known) < 1e-6:  # no spread but that of rounding
         return np.zeros(len(values))
-    scores: Doubles = np.nan_to_num((values - known.mean()) / known.std())
+    scores: Doubles = (values - known.mean()) / known.std()
+    scores[missing] = 0
     return scores
 
 
@@ -163,5 +173,7 @@ def _with_previous(values: Floats, previous: NDArray[np.int64], eligible: Mask) 
     """Each row's value plus PREVIOUS times that of the turn before; 0 for what is not eligible or not there
     (-1 points at the appended 0)."""
     own = values * eligible
+    if previous.max(initial=-1) < 0:  # no messages
+        return own
     with_none = np.append(own, np.float32(0))
     return own + np.float32(PREVIOUS) * with_none[previous]

@@ -88,11 +88,8 @@ def search(plan: Plan, snapshots: Sequence[Snapshot], vector: Floats | None) -> 
         coverage,
         _identifier_bonus(plan, corpus, eligible),
     )
-    order = ranking.order(signals, plan.weights, lambda row: corpus.rows[row].seq)
-    hits = [
-        _found(plan, corpus, signals, order, place)
-        for place in range(min(plan.request.limit, len(order.rows)))
-    ]
+    order = ranking.order(signals, plan.weights, plan.request.limit, lambda row: corpus.rows[row].seq)
+    hits = [_found(plan, corpus, signals, order, place) for place in range(len(order.rows))]
     return Result(tuple(hits), candidates)
 
 
@@ -184,7 +181,9 @@ def _eligible(corpus: _Corpus, filters: Filters) -> Mask:
 
 
 def _among(codes: NDArray[np.uint8], wanted: list[int]) -> Mask:
-    return np.isin(codes, np.array(wanted, np.uint8))
+    among = np.zeros(256, np.bool_)
+    among[wanted] = True
+    return among[codes]
 
 
 _CODED = {"layers", "kinds", "statuses", "tags_match"}

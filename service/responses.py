@@ -9,13 +9,13 @@ from models.answers import Reply
 from models.errors import BrainError
 
 PROBLEM = "application/problem+json"
+_PROBLEM = PROBLEM.encode()
 
 
 def answer(reply: Reply) -> Response:
     """The HTTP response of a dispatched operation."""
     status = reply.status or 200
-    media_type = "application/json" if status < 400 else PROBLEM
-    response = _Document(orjson.dumps(reply.body), status, media_type)
+    response = _Document(orjson.dumps(reply.body), status)
     if reply.etag is not None:
         response.raw_headers.append((b"etag", reply.etag.encode("latin-1")))
     if reply.retry_after is not None:
@@ -26,13 +26,13 @@ def answer(reply: Reply) -> Response:
 class _Document(Response):
     """Starlette works out the headers of each response anew; ours are known."""
 
-    def __init__(self, body: bytes, status: int, media_type: str):
+    def __init__(self, body: bytes, status: int):
         self.status_code = status
         self.body = body
         self.background = None
         self.raw_headers = [
             (b"content-length", b"%d" % len(body)),
-            (b"content-type", media_type.encode("latin-1")),
+            (b"content-type", b"application/json" if status < 400 else _PROBLEM),
         ]
 
 

@@ -59,6 +59,7 @@ class Resident(_Section):
 
 class VectorStore(_Section):
     read_deadline_ms: Positive = 20
+    gather_ms: NotNegative = 500
 
 
 class Search(_Section):

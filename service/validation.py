@@ -21,7 +21,7 @@ def validate(model: type[In], arguments: Any, *, texts: bool = False) -> In:
         raise invalid("body", "must be a JSON object")
     verbatim.check(arguments, skip=model.each_for_itself)
     try:
-        return model.model_validate(arguments, strict=not texts)
+        return model.__pydantic_validator__.validate_python(arguments, strict=not texts)  # type: ignore[no-any-return]
     except ValidationError as error:
         found = error.errors(include_url=False, include_input=False)[:MAX_ERRORS]
         errors = tuple(_field_error(model, e) for e in found)

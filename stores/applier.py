@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 
+from models.embedder import CannotEmbed
 from models.errors import BrainError
 from models.memory import Memory
 from models.scope import Scope
@@ -24,7 +25,7 @@ from stores.ledger import Ledger
 from stores.outbox import Pace, Task
 from stores.refill import Shards
 from stores.vdb import Vdb, VdbUnavailable
-from stores.vdb_rows import held, records
+from stores.vdb_rows import held
 from stores.writer import Transaction
 
 log = structlog.get_logger()
@@ -38,18 +39,11 @@ Embed = Callable[[str], Awaitable[Floats]]
 """The vectors (chunks, dimensions) of a text. Raises `CannotEmbed`."""
 
 
-class CannotEmbed(Exception):
-    """The embedder can't take this text now. `whole` when it can't take any."""
-
-    def __init__(self, reason: str, *, whole: bool):
-        super().__init__(reason)
-        self.whole = whole
-
-
 class Applier:
     """Lives on the event loop. `shards` knows their directories; `fingerprint` names the vectors that can
-    be made now, None while the model is not known or not the ledger's; `stored` those that the ledger has.
-    `clock` gives epoch ms, `sleep` waits seconds."""
+    be made now, None while there is no model that is the ledger's; `stored` those that the ledger has.
+    `clock` gives epoch ms, `sleep` waits seconds. Between two looks for work, and two batches of a
+    shard that are not full, lie `gather_ms`: a row alone costs ten times as much as one in a batch."""
 
     def __init__(
         self,
@@ -61,6 +55,7 @@ class Applier:
         shards: Shards,
         clock: Callable[[], int],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        gather_ms: int = 0,
     ):
         self._ledger = ledger
         self._vdb = vdb
@@ -70,6 +65,7 @@ class Applier:
         self._shards = shards
         self._clock = clock
         self._sleep = sleep
+        self._gather_ms = gather_ms
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._paces: defaultdict[int, Pace] = defaultdict(Pace)
@@ -87,8 +83,7 @@ class Applier:
         self._wake.set()
 
     async def drained(self) -> None:
-        """Wait until there was nothing left to do or to try again: parked rows aside, and those that wait for
-        the model."""
+        """Wait until nothing is left to do or to try again, but for parked rows and for want of a model."""
         await self._idle.wait()
 
     async def close(self) -> None:
@@ -113,6 +108,7 @@ class Applier:
         unparked = False
         while not self._closed:
             self._wake.clear()
+            looked = self._clock()
             try:
                 if not unparked:
                     await self._write(outbox.unpark)
@@ -130,6 +126,9 @@ class Applier:
             if due is None and not self._wake.is_set():
                 self._idle.set()
             await self._wait(due)
+            early = looked + self._gather_ms - self._clock()
+            if early > 0 and not self._closed:
+                await self._sleep(early / 1000)
 
     async def _wait(self, due: int | None) -> None:
         """Until woken, or until something may be tried again. After a fault of the ledger only the latter:
@@ -170,7 +169,7 @@ class Applier:
         tasks = await asyncio.to_thread(self._due, "embed")
         if not tasks:
             return False
-        found = await asyncio.to_thread(records, self._ledger, [task.memory_id for task in tasks])
+        found = await asyncio.to_thread(self._ledger.find_all, [task.memory_id for task in tasks])
         made = await asyncio.gather(*(self._vectors(found.get(task.memory_id)) for task in tasks))
         for fault in made:
             if isinstance(fault, CannotEmbed) and fault.whole:
@@ -225,7 +224,10 @@ class Applier:
                 outbox.finish(transaction, task, "index")
 
         await self._write(write)
+        pace = self._paces[tasks[0].shard]
+        full = len(tasks) == pace.batch
         self._go_on(tasks[0].shard)
+        pace.until = 0 if full else self._clock() + self._gather_ms
         return True
 
     async def _failed(self, tasks: Sequence[Task], fault: Exception) -> None:

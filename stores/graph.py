@@ -3,7 +3,7 @@ carries a weight for each type, so that two memories may be linked in several wa
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator
-from typing import cast
+from typing import Any, cast
 
 import networkx as nx
 
@@ -17,6 +17,7 @@ class MemoryGraph:
 
     def __init__(self) -> None:
         self._graph: nx.DiGraph[str] = nx.DiGraph()
+        self._nodes: dict[str, Any] = self._graph._node  # type: ignore[attr-defined]  # `.nodes` is slow
         self._sessions: dict[str, list[tuple[int, str]]] = {}  # session key -> (position, id), sorted
 
     def __contains__(self, memory_id: str) -> bool:
@@ -24,7 +25,7 @@ class MemoryGraph:
 
     def memory(self, memory_id: str) -> Memory | None:
         """The record that a node leads to. A node without one is a session or lies in another partition."""
-        node = self._graph.nodes.get(memory_id)
+        node = self._nodes.get(memory_id)
         return None if node is None else node.get("memory")
 
     def put(self, memory: Memory) -> None:

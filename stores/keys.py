@@ -74,6 +74,10 @@ class KeyRing:
             raise Unauthenticated(f"Key {key.key_id} has expired.")
         return key
 
+    def in_force(self, key: Key, now: int) -> bool:
+        """Whether a key that was authenticated earlier still opens the door: neither revoked nor expired."""
+        return self._keys.get(key.key_id) is key and (key.expires_at is None or now < key.expires_at)
+
     def list(self) -> list[Key]:
         """Every key there ever was, oldest first."""
         return list(self._keys.values())

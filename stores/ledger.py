@@ -5,7 +5,7 @@ Reads may be called from any thread. They raise `StoreUnavailable` when the data
 """
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -39,6 +39,8 @@ from stores.schema import memories, settings, vectors, versions
 from stores.writer import Publish, Transaction, Writer
 
 _BY_ID = select_memories().where(memories.c.memory_id == bindparam("memory_id"))
+_BY_IDS = select_memories().where(memories.c.memory_id.in_(bindparam("memory_ids", expanding=True)))
+_AT_ONCE = 500  # variables in one statement; SQLite's own limit is in the thousands
 _STAMP = (
     select(memories.c.product, memories.c.agent, memories.c.user, versions.c.version, versions.c.status)
     .join(versions, (versions.c.memory_id == memories.c.memory_id) & versions.c.to_seq.is_(None))
@@ -124,6 +126,17 @@ class Ledger:
         with self._readable():
             row = self._reading().execute(_BY_ID, {"memory_id": memory_id}).first()
             return None if row is None else memory_from(row)
+
+    def find_all(self, memory_ids: Sequence[str]) -> dict[str, Memory]:
+        """Those that there are of these ids, as they stand, of any scope and status."""
+        found: dict[str, Memory] = {}
+        for start in range(0, len(memory_ids), _AT_ONCE):
+            part = list(memory_ids[start : start + _AT_ONCE])
+            with self._readable():
+                for row in self._reading().execute(_BY_IDS, {"memory_ids": part}):
+                    memory = memory_from(row)
+                    found[memory.memory_id] = memory
+        return found
 
     def stamp(self, memory_id: str) -> Stamp | None:
         """Where a memory belongs and its version, without its text."""

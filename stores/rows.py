@@ -39,13 +39,14 @@ _PLAIN = (
 )
 _COLUMNS = (memories.c.product, memories.c.agent, memories.c.user, *(memories.c[name] for name in _PLAIN))
 
+_DETAILS = type_coerce(memories.c.details, Text)
 _STATE = type_coerce(versions.c.state, Text)  # `memory_from` parses it, or knows an equal one
 
 
 def select_memories(at: int | None = None) -> Select[Any]:
     """Memories joined with their current version, or that which held after event `at`; the caller adds its
     own conditions."""
-    return select(*_COLUMNS, memories.c.details, versions.c.version, _STATE).join(
+    return select(*_COLUMNS, _DETAILS, versions.c.version, _STATE).join(
         versions, (versions.c.memory_id == memories.c.memory_id) & holding(at)
     )
 
@@ -69,7 +70,7 @@ def memory_from(row: Iterable[Any], states: dict[str, State] | None = None) -> M
         content,
         sys.intern(authority),
         *plain,
-        details_from(kind, details),
+        details and details_from(kind, orjson.loads(details)),
         version,
         _state(state, {} if states is None else states),
     )

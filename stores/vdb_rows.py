@@ -1,6 +1,6 @@
 """What the vector store should hold, as the ledger has it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import orjson
@@ -11,16 +11,10 @@ from stores.ledger import Ledger
 from stores.vdb import VdbRow, scope_key
 
 
-def records(ledger: Ledger, ids: Iterable[str]) -> dict[str, Memory]:
-    """The memories that there are of these ids."""
-    found = (ledger.find(id) for id in ids)
-    return {memory.memory_id: memory for memory in found if memory is not None}
-
-
 def held(ledger: Ledger, ids: Sequence[str], fingerprint: str) -> tuple[list[VdbRow], list[str]]:
     """The rows that Chroma should hold of these memories, and the ids that it should not hold. One without
     vectors is neither: its embedding will queue it again."""
-    found = records(ledger, ids)
+    found = ledger.find_all(ids)
     vectors = ledger.document_vectors(found, fingerprint)
     shown = {id: memory for id, memory in found.items() if not memory.hidden}
     rows = [_row(memory, vectors[id]) for id, memory in shown.items() if id in vectors]

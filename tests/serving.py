@@ -125,8 +125,13 @@ def server(
     clock: Callable[[], int] = app.now,
     **sections: JSON,
 ) -> Iterator[Server]:
-    """Own the directory and serve from a thread. Cold reads may take their time: the machine is shared."""
-    values = {"data": {"directory": str(directory)}, "vdb": {"read_deadline_ms": 10_000}, **sections}
+    """Own the directory and serve from a thread. Cold reads may take their time: the machine is
+    shared. Chroma gets each row at once, which tests wait for."""
+    values = {
+        "data": {"directory": str(directory)},
+        "vdb": {"read_deadline_ms": 10_000, "gather_ms": 0},
+        **sections,
+    }
     settings = Settings.model_validate(values)
     brain = app.build_brain(settings, load_encoder=load_encoder, clock=clock)
     uvloop = {"use_uvloop": True}  # as `brain serve` does

@@ -78,6 +78,28 @@ async def test_a_row_that_chroma_refuses_is_parked_and_named_and_holds_nobody_up
         assert (later in indexed(vdb), brain.applier.last_error) == (True, None)
 
 
+async def test_what_is_written_one_at_a_time_goes_to_chroma_together(tmp_path: Path) -> None:
+    vdb, clock = SwitchVdb(), Clock()
+    gathering, over = asyncio.Event(), asyncio.Event()
+
+    async def sleep(seconds: float) -> None:
+        if not over.is_set():
+            gathering.set()
+            await over.wait()
+        await Clock.sleep(clock, seconds)
+
+    clock.sleep = sleep  # type: ignore[method-assign]
+    async with running(tmp_path, vdb=vdb, clock=clock, gather_ms=500) as brain:
+        await model_ready(brain)
+        await gathering.wait()
+        ids = [await add(brain, ME, f"one by one {n}") for n in range(5)]
+        assert indexed(vdb) == set()
+        over.set()
+        await drained(brain)
+        assert indexed(vdb) == set(ids)
+        assert [set(put) for put in vdb.puts] == [set(ids)]
+
+
 async def test_parked_rows_are_tried_again_at_the_next_start(tmp_path: Path) -> None:
     vdb = SwitchVdb()
     async with running(tmp_path, vdb=vdb) as brain:

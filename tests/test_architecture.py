@@ -33,6 +33,8 @@ CATCHES_ALL = {
     "models/embedder.py",
     "service/dispatch.py",
     "service/expiry.py",
+    "service/gate.py",
+    "service/http_api.py",
     "stores/applier.py",
     "stores/chroma_worker.py",
     "stores/publisher.py",

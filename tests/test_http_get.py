@@ -96,7 +96,7 @@ def test_the_vector_store_and_the_graph_give_the_same_answer(
 
 
 def test_a_memory_that_waits_for_the_vector_store_is_read_from_the_ledger(tmp_path: Path) -> None:
-    with server(tmp_path, vdb={"read_deadline_ms": 1}) as running:
+    with server(tmp_path, vdb={"read_deadline_ms": 1, "gather_ms": 0}) as running:
         id = running.api.add("Read at once.")["memory"]["memory_id"]
         answer = running.api.memory(id)
         assert (answer["content"], answer["source"]) == ("Read at once.", "graph")

@@ -63,8 +63,10 @@ def signals(rows: Sequence[Row]) -> Signals:
     return Signals(eligible, dense, words, coverage, ranking.identifier_bonus([named], [True], eligible))
 
 
-def ranked(rows: Sequence[Row], weights: Weights = WEIGHTS) -> Order:
-    return ranking.order(signals(rows), weights, lambda at: rows[at].id)
+def ranked(rows: Sequence[Row], weights: Weights = WEIGHTS, limit: int | None = None) -> Order:
+    return ranking.order(
+        signals(rows), weights, len(rows) if limit is None else limit, lambda at: rows[at].id
+    )
 
 
 def found(rows: Sequence[Row], weights: Weights = WEIGHTS) -> list[tuple[int, float]]:
@@ -79,6 +81,14 @@ def test_scores_lie_in_0_to_1_and_never_rise_down_the_list(rows: list[Row]) -> N
     scores = [score for _, score in found(rows, EVERYTHING)]
     assert all(0 <= score <= 1 for score in scores)
     assert scores == sorted(scores, reverse=True)
+
+
+@given(corpora(), st.integers(1, 8))
+@settings(deadline=None)
+def test_the_best_few_are_the_head_of_the_whole_order(rows: list[Row], limit: int) -> None:
+    whole, few = ranked(rows, EVERYTHING), ranked(rows, EVERYTHING, limit)
+    assert few.rows.tolist() == whole.rows[:limit].tolist()
+    assert few.scores.tolist() == whole.scores[:limit].tolist()
 
 
 @given(corpora(), st.randoms(use_true_random=False))
@@ -175,7 +185,9 @@ def test_an_identifier_of_one_memory_beats_any_z_score() -> None:
     dense, named = np.zeros(rows, np.float32), np.zeros(rows, np.float32)
     dense[0], named[1] = 1, ranking.SOLE_IDENTIFIER
     zeros = np.zeros(rows, np.float32)
-    order = ranking.order(Signals(np.ones(rows, bool), dense, dense, zeros, named), WEIGHTS, lambda at: at)
+    order = ranking.order(
+        Signals(np.ones(rows, bool), dense, dense, zeros, named), WEIGHTS, 10, lambda at: at
+    )
     assert order.rows[0] == 1
 
 

@@ -96,12 +96,12 @@ class SwitchVdb(MemoryVdb):
         return await super()._shard(shard, within)
 
 
-def settings(directory: Path, read_deadline_ms: int) -> Settings:
+def settings(directory: Path, read_deadline_ms: int, gather_ms: int) -> Settings:
     """Generous with the model: a slow machine must not turn an answer into another one."""
     return Settings.model_validate(
         {
             "data": {"directory": str(directory)},
-            "vdb": {"read_deadline_ms": read_deadline_ms},
+            "vdb": {"read_deadline_ms": read_deadline_ms, "gather_ms": gather_ms},
             "write": {"embed_wait_ms": 30_000},
         }
     )
@@ -114,11 +114,17 @@ def make_brain(
     load: Callable[[], Encoder] = HashEncoder,
     clock: Clock | None = None,
     read_deadline_ms: int = 5_000,
+    gather_ms: int = 0,
 ) -> Brain:
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     clock = clock or Clock()
     return Brain(
-        settings(directory, read_deadline_ms), vdb or SwitchVdb(), Embedder(load), clock, uuid7, clock.sleep
+        settings(directory, read_deadline_ms, gather_ms),
+        vdb or SwitchVdb(),
+        Embedder(load),
+        clock,
+        uuid7,
+        clock.sleep,
     )
 
 
