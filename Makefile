@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 MODEL := models/weights/onnx/all-MiniLM-L6-v2/export.json
 
-.PHONY: serve test bench docs lint lock clean
+.PHONY: serve test bench soak docs lint lock clean
 
 serve: $(MODEL)
 	$(BIN)/brain serve
@@ -14,6 +14,11 @@ test: $(MODEL)
 
 bench: $(MODEL)
 	$(BIN)/python tests/bench/run.py
+
+# SIGKILL under mixed work, round after round; half an hour. `make soak ROUNDS=20` is a taste of it.
+ROUNDS ?= 200
+soak: $(VENV)/installed
+	$(BIN)/python -m tests.faults.soak --rounds $(ROUNDS)
 
 # The generated parts of docs/, from the registry, the settings, the errors and the command line.
 docs: $(VENV)/installed

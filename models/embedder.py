@@ -120,6 +120,7 @@ class Embedder:
         self.error: str | None = None
         self.encoder: Encoder | None = None
         self._load = load
+        self._serving: Encoder | None = None  # what has cut the texts that wait
         self._closed = False
         self._changed = threading.Condition()  # guards everything here; notified on work, reload and close
         self._queries: dict[_Job, None] = {}  # ordered sets of what is not yet settled
@@ -145,6 +146,13 @@ class Embedder:
             self._fail(job, EmbedderClosed("the embedder was closed"))
         if self._thread.is_alive():
             self._thread.join(timeout)
+
+    def swap(self, encoder: Encoder) -> None:
+        """Embed with another encoder from now on. What waits is embedded by it from the beginning; a run that
+        is under way ends with the old one, so that who must know compares fingerprints afterwards."""
+        with self._changed:
+            self.encoder, self.state, self.error = encoder, "ready", None
+            self._changed.notify_all()
 
     def reload(self) -> None:
         """After a failed load, load again; otherwise nothing."""
@@ -172,12 +180,15 @@ class Embedder:
         return job.future
 
     def _work(self) -> None:
-        while self._wait_until(lambda: self.state == "loading"):
+        while self._wait_until(lambda: self.state == "loading" or self.encoder not in (None, self._serving)):
             with _on_error(self._loading_failed):
-                encoder = self._load()
+                encoder = self.encoder or self._load()
                 with self._changed:
-                    self.encoder, self.state = encoder, "ready"
-                self._serve(encoder)
+                    self._serving = self.encoder = self.encoder or encoder
+                    self.state = "ready"
+                    for job in (*self._queries, *self._documents):
+                        job.chunks, job.encodings = [], {}
+                self._serve(self._serving)
 
     def _loading_failed(self, cause: Exception) -> None:
         with self._changed:
@@ -194,7 +205,10 @@ class Embedder:
             return not self._closed
 
     def _serve(self, encoder: Encoder) -> None:
-        while self._wait_until(lambda: bool(self._queries or self._documents)):
+        """Until closed, or until another encoder takes its place."""
+        while self._wait_until(lambda: bool(self._queries or self._documents) or self.encoder is not encoder):
+            if self.encoder is not encoder:
+                return
             self._answer_queries(encoder)
             for run in _similar_runs(self._next_slices(encoder, self._pending(self._documents))):
                 self._encode(encoder, run)

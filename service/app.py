@@ -24,13 +24,19 @@ from models.identity import uuid7
 from service import http_api
 from service.brain import Brain
 from service.callers import LOOPBACK, Callers
+from service.checkup import keep_checking
+from service.checkup import routes as doctor_routes
+from service.connections import Connection
 from service.expiry import keep_sweeping
 from service.gate import Gate
 from service.keys import routes as key_routes
 from service.mcp_tools import build_server, http_call, streamable_http
 from service.metrics import Metrics
 from service.rate import RateLimit
-from service.settings import Settings, SettingsError
+from service.rebuilding_live import LiveRebuild
+from service.rebuilding_live import routes as rebuild_routes
+from service.settings import Embedding, Settings, SettingsError
+from service.transfer import routes as transfer_routes
 from stores.keys import KeyRing
 from stores.lock import DataDirectoryLock, Owner
 from stores.vdb import Vdb
@@ -54,6 +60,7 @@ def build_brain(
     vdb: Vdb | None = None,
     clock: Callable[[], int] = now,
     new_id: Callable[[int], str] = uuid7,
+    load_model: Callable[[str], Encoder] | None = None,
 ) -> Brain:
     """A brain over the data directory, not started yet."""
     return Brain(
@@ -62,6 +69,7 @@ def build_brain(
         Embedder(load_encoder or (lambda: encoder_for(settings))),
         clock,
         new_id,
+        load_model=load_model or model_loader(settings),
     )
 
 
@@ -81,9 +89,17 @@ def build_app(brain: Brain, keys: KeyRing, token: str) -> ASGIApp:
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         async with door.run():
             yield
+            await rebuild.close()
 
+    rebuild = LiveRebuild(brain)
+    internal = [
+        *key_routes(keys),
+        *doctor_routes(brain),
+        *transfer_routes(brain),
+        *rebuild_routes(rebuild),
+    ]
     app = Starlette(
-        routes=[*http_api.routes(brain, metrics), door.route, *key_routes(keys)],
+        routes=[*http_api.routes(brain, metrics), door.route, *internal],
         lifespan=lifespan,
         exception_handlers={404: http_api.refuse, 405: http_api.refuse, Exception: http_api.fail},
     )
@@ -116,7 +132,7 @@ async def serving(
             uvicorn.Config(
                 await _started(brain, host, token),
                 loop="uvloop",
-                http="httptools",
+                http=Connection,
                 log_config=None,
                 access_log=False,
                 server_header=False,
@@ -126,6 +142,7 @@ async def serving(
         )
         task = asyncio.create_task(server.serve(sockets=[listening]))
         sweeping = asyncio.create_task(keep_sweeping(brain))
+        checking = asyncio.create_task(keep_checking(brain))
         try:
             while not server.started:
                 if task.done():
@@ -135,7 +152,8 @@ async def serving(
         finally:
             server.should_exit = True
             sweeping.cancel()
-            await asyncio.gather(task, sweeping, return_exceptions=True)
+            checking.cancel()
+            await asyncio.gather(task, sweeping, checking, return_exceptions=True)
             await brain.close()
 
 
@@ -197,6 +215,20 @@ def encoder_for(settings: Settings) -> Encoder:
     command = [sys.executable, "-m", "service.export", model, str(target)]
     subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=sys.stderr.fileno())
     return OnnxEncoder(model, target)
+
+
+def model_loader(settings: Settings) -> Callable[[str], Encoder]:
+    """Gives the serving encoder of any model by its name or path, as `encoder_for` does of the one in the
+    settings. It raises EmbeddingError."""
+
+    def load(model: str) -> Encoder:
+        other = settings.model_copy(update={"embedding": Embedding(model=model)})
+        try:
+            return encoder_for(settings if model == settings.embedding.model else other)
+        except subprocess.CalledProcessError as fault:
+            raise ExportRefused(f"the export ended with exit code {fault.returncode}; see above") from fault
+
+    return load
 
 
 def export_directory(settings: Settings) -> Path:

@@ -3,15 +3,16 @@
 import asyncio
 import contextlib
 import re
+import shlex
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Literal
 
-import orjson
 import structlog
 
 from models.embedder import Embedder
-from models.errors import MemoryForgotten, MemoryNotFound
+from models.embedding import Encoder
+from models.errors import MemoryForgotten, MemoryNotFound, StoreUnavailable
 from models.layers import HIDDEN, Status
 from models.memory import Memory
 from models.scope import Caller, Partition, Scope
@@ -19,24 +20,27 @@ from service.meaning import Meaning
 from service.settings import Settings
 from stores.applier import Applier
 from stores.changes import Change
+from stores.doctor import Doctor
 from stores.ledger import Ledger, Stamp
 from stores.publisher import Publisher
-from stores.refill import Shards
+from stores.refill import Shards, put_row
 from stores.resident import ResidentPartition
 from stores.residents import Residents
 from stores.vdb import Vdb, VdbUnavailable, shard_of
+from stores.vdb_rows import record_from
 from stores.writer import Transaction
 
 log = structlog.get_logger()
 
 Source = Literal["vdb", "graph"]
+_CLEAN = "clean"  # a row of settings while nobody serves
 CLEAN_WAIT_S = 60.0  # longer only when Chroma does not answer; the clean-up goes on behind the answer
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
 
 class Brain:
     """Lives on one event loop. `clock` gives epoch ms, `new_id` a memory id for such a time, `sleep` waits
-    seconds."""
+    seconds; `load_model` gives another model's encoder, by name or path, where models may be changed."""
 
     def __init__(
         self,
@@ -46,8 +50,10 @@ class Brain:
         clock: Callable[[], int],
         new_id: Callable[[int], str],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        load_model: Callable[[str], Encoder] | None = None,
     ):
         self.settings = settings
+        self.load_model = load_model
         self.vdb = vdb
         self.embedder = embedder
         self.clock = clock
@@ -58,7 +64,8 @@ class Brain:
         self._publisher = Publisher(self._publish, self._published)
         self.ledger = Ledger(settings.data_directory / "ledger.sqlite3", clock, self._publisher)
         wait_ms = settings.write.embed_wait_ms
-        self.meaning = Meaning(embedder, self.ledger, wait_ms, self._published, sleep)
+        rebuild = f"brain rebuild --data {shlex.quote(str(settings.data_directory))} --live"
+        self.meaning = Meaning(embedder, self.ledger, wait_ms, self._published, sleep, rebuild)
         self.residents = Residents(
             self.ledger, lambda: self.meaning.stored, settings.resident.budget_mb * 1_000_000
         )
@@ -74,6 +81,8 @@ class Brain:
             sleep,
             settings.vdb.gather_ms,
         )
+        self.doctor = Doctor(self.ledger, vdb, self.shards, self.applier, self.residents, clock)
+        self.in_step = False  # whether Chroma is known to hold what the ledger says, but for the outbox
 
     async def start(self) -> None:
         """Open the ledger; everything else comes up behind it. Reads by id work when this returns. A start
@@ -81,6 +90,7 @@ class Brain:
         try:
             self._publisher.start()
             await asyncio.to_thread(self.ledger.open)
+            await self._take_mark()
             await asyncio.to_thread(self.shards.open)
             self.vdb.start()
             self.meaning.start()
@@ -97,8 +107,20 @@ class Brain:
             last_first.push_async_callback(self.residents.close)
             last_first.push_async_callback(self._publisher.close)
             last_first.push_async_callback(asyncio.to_thread, self.ledger.stop_writing)
+            last_first.push_async_callback(self._leave_mark)
             last_first.push_async_callback(self.meaning.close)
             last_first.push_async_callback(self.applier.close)
+
+    async def _take_mark(self) -> None:
+        """Whether the last stop was clean: it left a mark, which is gone before anything is written."""
+        self.in_step = await asyncio.to_thread(self.ledger.setting, _CLEAN) is not None
+        if self.in_step:
+            await self.write(lambda transaction: put_row(transaction, _CLEAN, None))
+
+    async def _leave_mark(self) -> None:
+        if self.in_step:
+            with contextlib.suppress(StoreUnavailable):
+                await self.write(lambda transaction: put_row(transaction, _CLEAN, "1"))
 
     # Writing
 
@@ -196,15 +218,6 @@ class Brain:
         memory = None if record is None else record_from(record)
         fresh = memory is not None and memory.version == stamp.version and memory.partition == stamp.partition
         return memory if fresh else None
-
-
-def record_from(text: str) -> Memory | None:
-    """The record in a row of Chroma; None when it is not one (another release wrote it, or it is broken):
-    the ledger has it."""
-    try:
-        return Memory.from_row(orjson.loads(text))
-    except (ValueError, TypeError, KeyError):
-        return None
 
 
 def _check(caller: Caller, memory_id: str, partition: Partition, status: Status) -> None:

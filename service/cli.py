@@ -9,9 +9,13 @@ import typer
 import uvloop
 
 from models.errors import StoreUnavailable
-from service import cli_memories
+from service import cli_backup, cli_memories, cli_transfer
+from service.cli_doctor import EPILOG, doctor
 from service.cli_keys import keys_cli
 from service.cli_options import AsJson, ConfigFile, DataDirectory, data_lock, settings_of
+from service.cli_purge import purge
+from service.cli_rebuild import EPILOG as REBUILD_EPILOG
+from service.cli_rebuild import rebuild
 from service.settings import DEFAULT_CONFIG, SettingsError, load_with_origins
 from service.terminal import EXIT_CODES, UNREACHABLE, USAGE, cells, give_up, show, show_json, table
 from stores.lock import UnusableDirectory
@@ -83,8 +87,11 @@ def mcp(
         give_up(str(error), USAGE)
 
 
-for name, command in cli_memories.COMMANDS:
+for name, command in (*cli_memories.COMMANDS, *cli_backup.COMMANDS, *cli_transfer.COMMANDS):
     cli.command(name, epilog=EXIT_CODES)(command)
+cli.command("purge", epilog=EXIT_CODES)(purge)
+cli.command("doctor", epilog=EPILOG)(doctor)
+cli.command("rebuild", epilog=REBUILD_EPILOG)(rebuild)
 cli.add_typer(keys_cli, name="keys")
 cli.add_typer(models_cli, name="models")
 

@@ -49,10 +49,17 @@ class Caller:
     config: Path | None
 
     def ask(
-        self, operation: str, arguments: Document, *, as_json: bool, with_model: bool = False
+        self,
+        operation: str,
+        arguments: Document,
+        *,
+        as_json: bool,
+        with_model: bool = False,
+        with_vdb: bool = False,
     ) -> Document:
         """The answer of an operation; arguments that are None are left out. Prints it already when it is
-        for a program. Gives up on a refusal, or when nobody answers."""
+        for a program. `with_model` and `with_vdb`: what it needs when nobody serves. Gives up on a refusal,
+        or when nobody answers."""
         from httpx import InvalidURL
 
         from service.client import OwnerUnreachable
@@ -61,7 +68,7 @@ class Caller:
             give_up("--product goes with the data directory; a key given to --url has its own.", USAGE)
         given = {name: value for name, value in arguments.items() if value is not None}
         try:
-            status, answer = uvloop.run(self._call(operation, given, with_model))
+            status, answer = uvloop.run(self._call(operation, given, with_model, with_vdb))
         except (ValueError, InvalidURL) as error:
             give_up(str(error), USAGE)
         except OwnerUnreachable as error:
@@ -76,7 +83,9 @@ class Caller:
             show_json(answer)
         return answer
 
-    async def _call(self, operation: str, arguments: Document, with_model: bool) -> tuple[int, Document]:
+    async def _call(
+        self, operation: str, arguments: Document, with_model: bool, with_vdb: bool
+    ) -> tuple[int, Document]:
         from service.client import (
             LocalOwner,
             OwnerClient,
@@ -96,7 +105,7 @@ class Caller:
         def visit() -> AbstractAsyncContextManager[Owner]:
             from service.visit import visiting  # the whole server: only when nobody else has it
 
-            return visiting(settings, with_model=with_model)
+            return visiting(settings, with_model=with_model, with_vdb=with_vdb)
 
         called = BY_NAME[operation]
         if not called.annotations.read_only and "idempotency_key" in called.input.model_fields:

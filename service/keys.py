@@ -59,7 +59,7 @@ def routes(ring: KeyRing) -> list[Route]:
         if request.method != "POST":
             return document(listing(ring))
         try:
-            arguments = verbatim.parse(await _body(request))
+            arguments = verbatim.parse(await read_body(request))
             made = await asyncio.to_thread(create, ring, arguments, caller.request_id)
         except BrainError as refusal:
             return problem(refusal, caller.request_id)
@@ -79,7 +79,8 @@ def routes(ring: KeyRing) -> list[Route]:
     ]
 
 
-async def _body(request: Request) -> bytes:
+async def read_body(request: Request) -> bytes:
+    """The body of an internal request. Raises TooLarge."""
     body = b""
     async for part in request.stream():
         body += part

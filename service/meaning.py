@@ -8,14 +8,14 @@ import numpy as np
 import structlog
 
 from models.embedder import CannotEmbed, Embedder, EmbedderClosed
-from models.embedding import EmbeddingError, Encoding
+from models.embedding import EmbeddingError, Encoder, Encoding
 from models.errors import StoreUnavailable
 from stores.changes import Floats
 from stores.ledger import Ledger
+from stores.writer import FINGERPRINT
 
 log = structlog.get_logger()
 
-_FINGERPRINT = "embedding.fingerprint"
 PROBE = "warm up"
 QUERY_WAIT_S = 3.0  # behind a run of documents a query waits for 50 ms; this long only when the model hangs
 MAX_WAIT_S = 60.0  # of a write, however many texts it brings
@@ -24,7 +24,8 @@ TEXTS_AT_ONCE = 16  # what the embedder does in about the time that `write.embed
 
 class Meaning:
     """Lives on the event loop. `wait_ms` is what a write waits for its vectors, for each 16 texts; `ready`
-    is called when the model is there; `sleep` waits seconds."""
+    is called when the model is there; `sleep` waits seconds; `rebuild` is the command to run when the
+    ledger's vectors are another model's."""
 
     def __init__(
         self,
@@ -33,6 +34,7 @@ class Meaning:
         wait_ms: int,
         ready: Callable[[], None],
         sleep: Callable[[float], Awaitable[None]],
+        rebuild: str,
     ):
         self.embedder = embedder
         self.stored: str | None = None  # the fingerprint of the vectors that the ledger holds
@@ -40,11 +42,12 @@ class Meaning:
         self._wait_s = wait_ms / 1000
         self._ready = ready
         self._sleep = sleep
+        self._rebuild = rebuild
         self._watch: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Load the model, behind everything. The ledger is open."""
-        self.stored = self._ledger.setting(_FINGERPRINT)
+        self.stored = self._ledger.setting(FINGERPRINT)
         self.embedder.start()
         self._watch = asyncio.create_task(self._watch_model())
 
@@ -70,8 +73,16 @@ class Meaning:
             return "the embedding model is loading"
         return (
             f"the memories were embedded with {self.stored}, the model now is "
-            f"{self.embedder.encoder.fingerprint}: set embedding.model back"
+            f"{self.embedder.encoder.fingerprint}: `{self._rebuild}` embeds them with it; "
+            "or set embedding.model back"
         )
+
+    def switch(self, encoder: Encoder | None, fingerprint: str) -> None:
+        """The ledger's vectors are of this fingerprint now, and what is to come is embedded by this encoder:
+        None leaves the one that there is, whether it fits or not."""
+        self.stored = fingerprint
+        if encoder is not None and encoder is not self.embedder.encoder:
+            self.embedder.swap(encoder)
 
     async def of_query(self, text: str) -> Floats | None:
         """(dimensions,) of a query; None when there is no model to embed it with, or not in time."""
@@ -90,13 +101,16 @@ class Meaning:
     async def of_documents(self, texts: Sequence[str]) -> list[Floats | None]:
         """(chunks, dimensions) of each text; None for one that can't be embedded in time: its vectors
         follow through the outbox."""
-        if self.fingerprint() is None or not texts:
+        fingerprint = self.fingerprint()
+        if fingerprint is None or not texts:
             return [None] * len(texts)
         futures = [asyncio.wrap_future(self.embedder.embed_document(text)) for text in texts]
         wait = min(self._wait_s * max(1, len(texts) / TEXTS_AT_ONCE), MAX_WAIT_S)
         try:
             await asyncio.wait(futures, timeout=wait)
-            return [_vectors(future) for future in futures]
+            # After a change of the model nobody knows any more which of the two made them.
+            same = fingerprint == self.fingerprint()
+            return [_vectors(future) if same else None for future in futures]
         finally:
             for future in futures:
                 future.cancel()
@@ -129,7 +143,11 @@ class Meaning:
                 return  # else it is this text's fault, or will pass: its vectors count from now on
         while not await self._bound():
             await self._sleep(1)
-        log.info("embedding model ready", problem=self.problem())
+        problem = self.problem()
+        if problem is None:
+            log.info("embedding model ready", problem=None)
+        else:  # until somebody acts on it, search goes by words
+            log.warning("search by words only", problem=problem)
         self._ready()
 
     async def _bound(self) -> bool:
@@ -139,7 +157,7 @@ class Meaning:
         try:
             unbound = self.stored is None or not await asyncio.to_thread(self._ledger.has_vectors)
             if unbound and encoder is not None:
-                await asyncio.wrap_future(self._ledger.put_setting(_FINGERPRINT, encoder.fingerprint))
+                await asyncio.wrap_future(self._ledger.put_setting(FINGERPRINT, encoder.fingerprint))
                 self.stored = encoder.fingerprint
         except StoreUnavailable as fault:
             log.warning("the ledger does not take the model's fingerprint", fault=str(fault))

@@ -18,6 +18,7 @@ from service.fields import entity_tag, memory_details, memory_fields
 from service.ranking import Weights
 from service.views import read_as_of
 from stores.chronicle import event_at
+from stores.generations import LAST
 from stores.listing import Listing
 
 
@@ -39,9 +40,12 @@ async def search(brain: Brain, caller: Caller, request: SearchMemories) -> Reply
     settings = brain.settings.search
     weights = Weights(settings.dense_weight, settings.words_weight, settings.relevance_floor)
     plan = recall.Plan.of(request, weights)
-    partitions = await brain.reach(caller)
-    actors = {actor for partition in partitions for actor in partition.actors}
-    vector = await brain.meaning.of_query(recall.without_actors(request.query, actors))
+    model: str | None = ""
+    while model != brain.meaning.stored:  # changed meanwhile: vectors of two models never meet
+        model = brain.meaning.stored
+        partitions = await brain.reach(caller)
+        actors = {actor for partition in partitions for actor in partition.actors}
+        vector = await brain.meaning.of_query(recall.without_actors(request.query, actors))
     # Taken after the embedding: what was written meanwhile is found too.
     snapshots = [partition.snapshot(plan.index_terms) for partition in partitions if len(partition)]
     rows = sum(len(snapshot.rows) for snapshot in snapshots)
@@ -109,7 +113,13 @@ async def stats(brain: Brain, caller: Caller, request: GetStats) -> Reply:
             "authorities": listing.count(brain.ledger, "source_authority"),
             "kinds": listing.count(brain.ledger, "kind"),
         }
-        return {"total": sum(by["kinds"].values()), **by, "index_lag": brain.applier.lag(caller.scope)}
+        last = brain.ledger.setting(LAST)
+        return {
+            "total": sum(by["kinds"].values()),
+            **by,
+            "index_lag": brain.applier.lag(caller.scope),
+            "last_rebuild": None if last is None else int(last),
+        }
 
     encoder = brain.embedder.encoder
     body = {
@@ -117,7 +127,6 @@ async def stats(brain: Brain, caller: Caller, request: GetStats) -> Reply:
         "model": brain.settings.embedding.model if encoder is None else encoder.name,
         "dimensions": None if encoder is None else encoder.dimensions,
         "fingerprint": brain.meaning.fingerprint(),
-        "last_rebuild": None,
     }
     return Reply(body)
 

@@ -62,6 +62,10 @@ class VectorStore(_Section):
     gather_ms: NotNegative = 500
 
 
+class Doctor(_Section):
+    interval_s: NotNegative = 3600
+
+
 class Search(_Section):
     dense_weight: Weight = 0.5
     words_weight: Weight = 0.5
@@ -91,6 +95,7 @@ class Settings(_Section):
     write: Write = Write()
     resident: Resident = Resident()
     vdb: VectorStore = VectorStore()
+    doctor: Doctor = Doctor()
     search: Search = Search()
     mcp: Mcp = Mcp()
     limits: Limits = Limits()

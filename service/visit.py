@@ -18,12 +18,13 @@ _PAUSE_S = 0.05
 
 
 @asynccontextmanager
-async def visiting(settings: Settings, *, with_model: bool) -> AsyncIterator[Owner]:
-    """`app.serving` on the ledger alone: Chroma stays out, and the model too unless it is asked for; then it
-    is waited for, up to MODEL_WAIT_S, and what was written without vectors is embedded first. What is left
-    undone stays in the outbox, for whoever serves next."""
+async def visiting(settings: Settings, *, with_model: bool, with_vdb: bool = False) -> AsyncIterator[Owner]:
+    """`app.serving` on the ledger alone: Chroma and the model stay out unless they are asked for; the model
+    is waited for then, up to MODEL_WAIT_S, and what was written without vectors is embedded first. What is
+    left undone stays in the outbox, for whoever serves next."""
     brain = app.build_brain(settings)
-    await brain.vdb.close()  # what is closed before the start never starts
+    if not with_vdb:
+        await brain.vdb.close()  # what is closed before the start never starts
     if not with_model:
         brain.embedder.close()
     async with app.serving(settings, port=0, brain=brain) as owner:

@@ -90,7 +90,8 @@ class Act:
         end_edges(transaction, unlinks, seq)
         requeue(transaction, changed, "index", seq)
         if memory.hidden and not changed.hidden:
-            shown = _whole(transaction, changed, self.fingerprint)
+            counting = self.fingerprint if transaction.counts(self.fingerprint) else None
+            shown = _whole(transaction, changed, counting)
             if shown.vectors is None:  # forgotten before it was embedded, or by another model
                 requeue(transaction, changed, "embed", seq)
             transaction.changes.append(shown)

@@ -22,7 +22,7 @@ from stores import outbox
 from stores.changes import Change, Floats
 from stores.inserts import replace_vectors, requeue
 from stores.ledger import Ledger
-from stores.outbox import Pace, Task
+from stores.outbox import LONGEST_MS, Pace, Task
 from stores.refill import Shards
 from stores.vdb import Vdb, VdbUnavailable
 from stores.vdb_rows import held
@@ -66,11 +66,11 @@ class Applier:
         self._clock = clock
         self._sleep = sleep
         self._gather_ms = gather_ms
-        self._wake = asyncio.Event()
-        self._idle = asyncio.Event()
+        self._wake, self._idle = asyncio.Event(), asyncio.Event()
         self._paces: defaultdict[int, Pace] = defaultdict(Pace)
         self._closed = False
         self._task: asyncio.Task[None] | None = None
+        self.turn = asyncio.Lock()  # who holds it may change directories and model: no batch is on its way
         self.last_error: str | None = None
 
     def start(self) -> None:
@@ -113,8 +113,9 @@ class Applier:
                 if not unparked:
                     await self._write(outbox.unpark)
                     unparked = True
-                if await self._embed_some() | await self._index_some() | await self._refill_some():
-                    continue
+                async with self.turn:
+                    if await self._embed_some() | await self._index_some() | await self._refill_some():
+                        continue
                 due = await asyncio.to_thread(self._next_due)
                 if self._paces.pop(_LEDGER, None):
                     self._settle()
@@ -126,14 +127,14 @@ class Applier:
             if due is None and not self._wake.is_set():
                 self._idle.set()
             await self._wait(due)
-            early = looked + self._gather_ms - self._clock()
-            if early > 0 and not self._closed:
-                await self._sleep(early / 1000)
+            left = min(looked + self._gather_ms - self._clock(), self._gather_ms)  # the clock may go back
+            if left > 0 and not self._closed:
+                await self._sleep(left / 1000)
 
     async def _wait(self, due: int | None) -> None:
         """Until woken, or until something may be tried again. After a fault of the ledger only the latter:
         what wakes us needs it too."""
-        seconds = 0.0 if due is None else max(0.0, (due - self._clock()) / 1000)
+        seconds = 0.0 if due is None else min(max(0, due - self._clock()), LONGEST_MS) / 1000
         if _LEDGER in self._paces:
             await self._sleep(seconds)
         elif due is None:
@@ -224,8 +225,7 @@ class Applier:
                 outbox.finish(transaction, task, "index")
 
         await self._write(write)
-        pace = self._paces[tasks[0].shard]
-        full = len(tasks) == pace.batch
+        full = len(tasks) == (pace := self._paces[tasks[0].shard]).batch
         self._go_on(tasks[0].shard)
         pace.until = 0 if full else self._clock() + self._gather_ms
         return True
@@ -255,12 +255,12 @@ class Applier:
     async def _refill_some(self) -> bool:
         """Fill one shard anew, if one is due. It runs here, between batches, so that no batch of the shard
         goes to the directory that is about to be left."""
-        fingerprint, now = self._stored(), self._clock()
-        due = [shard for shard in self._shards.due() if self._paces[_REFILL + shard].until <= now]
-        if fingerprint is None or not due:
+        now = self._clock()
+        due = [shard for shard in self._shards.due() if not self._paces[_REFILL + shard].rests(now)]
+        if not due:
             return False
-        try:
-            await self._shards.refill(due[0], fingerprint)
+        try:  # while nothing was ever embedded, no shard holds anything either
+            await self._shards.refill(due[0], self._stored() or "")
         except VdbUnavailable as fault:
             self._rest(_REFILL + due[0], fault)
             return False
@@ -272,7 +272,7 @@ class Applier:
         """The next batch, of one shard when it is to be indexed. A row that failed before comes alone, so
         that it takes nobody along."""
         now = self._clock()
-        resting = [shard for shard, pace in self._paces.items() if pace.until > now] + self._shards.due()
+        resting = [shard for shard, pace in self._paces.items() if pace.rests(now)] + self._shards.due()
         embed = name == "embed"
         if embed and _EMBEDDER in resting:
             return []
@@ -292,8 +292,7 @@ class Applier:
                 for name, shard, at in outbox.retries(connection)
                 if able[name]
             ]
-        due = self._shards.due() if able["index"] else []
-        times += [self._paces[_REFILL + shard].until for shard in due]
+        times += [self._paces[_REFILL + shard].until for shard in self._shards.due()]
         return min(times, default=None)
 
     async def _write(self, write: Callable[[Transaction], object]) -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import fcntl
 import functools
+import hashlib
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -29,6 +30,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
 
 import numpy as np
 
+from stores import malloc
+
 if TYPE_CHECKING:
     from stores.vdb import VdbRow
 
@@ -36,7 +39,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 ROWS_PER_CALL = 5_000  # Chroma refuses more than 5,461 rows in one call
-PAGE = 1_000  # rows read at once by `stored`: Chroma sends each row's whole record along
+PAGE = 1_000  # rows read at once by `rows`: Chroma sends each row's whole record along
 LOCK_WAIT_S = 5.0
 _LOCK_POLL_S = 0.02
 _COLLECTION = "memories"
@@ -67,17 +70,25 @@ class _Shards:
         self._root = root
         self._lock: int | None = None
         self._open: dict[str, tuple[Any, Any]] = {}
+        self.put: dict[str, set[str]] = {}  # all ids that were ever put into a directory that was made here
 
     def collection(self, shard_dir: str, *, create: bool = False) -> Any:
         """The shard's collection, opened when needed; None if there is none and `create` is false."""
         if shard_dir not in self._open:
-            if not create and not Path(shard_dir, "chroma.sqlite3").exists():
+            exists = Path(shard_dir, "chroma.sqlite3").exists()
+            if not create and not exists:
                 return None
             self._take_lock()
+            if not exists:
+                self.put[shard_dir] = set()
             self._open[shard_dir] = _open(shard_dir)
+        elif not Path(shard_dir, "chroma.sqlite3").exists():
+            # Reads would go on with the deleted files; an outage of the whole shard has it filled anew.
+            raise WorkerError("its files were deleted")
         return self._open[shard_dir][1]
 
     def close(self, shard_dir: str) -> None:
+        self.put.pop(shard_dir, None)
         client, _ = self._open.pop(shard_dir, (None, None))
         if client is not None:
             client.close()
@@ -124,19 +135,20 @@ def _open(shard_dir: str) -> tuple[Any, Any]:
     return client, client.get_collection(_COLLECTION, embedding_function=guard)
 
 
-_shards: _Shards  # this process's one state: set by `initialize`, which runs in the child only
+shards: _Shards  # this process's one state: set by `initialize`, which runs in the child only
 
 
 def initialize(root: str) -> None:
     """Make this process a fit home for Chroma under `root`: see the comments. Runs once, before any call."""
-    global _shards
+    global shards
     threading.Thread(target=_die_with_parent, daemon=True, name="die-with-parent").start()
     os.dup2(2, 1)  # a `brain mcp` parent speaks JSON-RPC on the stdout that we inherited
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; our parent ends us
     os.environ["ANONYMIZED_TELEMETRY"] = "False"
+    malloc.wipe()
     import chromadb  # noqa: F401  (0.7 s: paid at the start and not by the first call)
 
-    _shards = _Shards(Path(root))
+    shards = _Shards(Path(root))
 
 
 def _die_with_parent() -> None:
@@ -146,7 +158,7 @@ def _die_with_parent() -> None:
     os._exit(1)
 
 
-def _boundary(function: Callable[P, T]) -> Callable[P, T]:
+def boundary(function: Callable[P, T]) -> Callable[P, T]:
     """The one place where Chroma's errors, which have no common type, become ours."""
 
     @functools.wraps(function)
@@ -162,22 +174,25 @@ def _boundary(function: Callable[P, T]) -> Callable[P, T]:
     return call
 
 
-@_boundary
+@boundary
 def ping() -> int:
     """The child's process id."""
     return os.getpid()
 
 
-@_boundary
+@boundary
 def put(shard_dir: str, rows: Sequence[VdbRow]) -> None:
     """Store rows, replacing whatever these memories had (of two rows of one memory the later wins).
 
     Delete, then add: upserting in place merges metadata and makes live rows unfindable. First rows go out
     first and come in last, so that a memory which `stored` names has all its chunks, whenever we are killed.
     """
-    collection = _shards.collection(shard_dir, create=True)
+    collection = shards.collection(shard_dir, create=True)
     latest = {row.memory_id: row for row in rows}
-    _delete(collection, list(latest))
+    known = shards.put.get(shard_dir)  # to look for what can't be there takes half of the time
+    _delete(collection, [memory_id for memory_id in latest if known is None or memory_id in known])
+    if known is not None:
+        known.update(latest)  # first: an add may fail half-way
     entries = [
         (f"{row.memory_id}#{number}", vector, {"parent": row.memory_id, "scope": row.scope, "user": row.user})
         for row in latest.values()
@@ -193,10 +208,10 @@ def _metadata(row: VdbRow) -> dict[str, Any]:
     return {key: getattr(row, key) for key in keys}
 
 
-@_boundary
+@boundary
 def remove(shard_dir: str, memory_ids: Sequence[str]) -> None:
     """Delete these memories with all their chunks; unknown ids and shards are no error."""
-    collection = _shards.collection(shard_dir)
+    collection = shards.collection(shard_dir)
     if collection is not None:
         _delete(collection, memory_ids)
 
@@ -211,10 +226,10 @@ def _delete(collection: Any, memory_ids: Sequence[str]) -> None:
         collection.delete(ids=part)
 
 
-@_boundary
+@boundary
 def get(shard_dir: str, memory_ids: Sequence[str]) -> dict[str, str]:
     """The record JSON of those of these memories that are stored."""
-    collection = _shards.collection(shard_dir)
+    collection = shards.collection(shard_dir)
     found: dict[str, str] = {}
     if collection is not None:
         for part in _parts(list(dict.fromkeys(memory_ids))):
@@ -224,13 +239,13 @@ def get(shard_dir: str, memory_ids: Sequence[str]) -> dict[str, str]:
     return found
 
 
-@_boundary
+@boundary
 def query(shard_dir: str, vector: bytes, scope: str, user: str | None, k: int) -> list[tuple[str, float]]:
     """The k memories of a scope (of one user in it) nearest to a vector (float32 bytes): id, cosine distance.
 
     A memory counts once, by its best chunk: when its chunks fill the answer, more rows are asked for.
     """
-    collection = _shards.collection(shard_dir)
+    collection = shards.collection(shard_dir)
     if collection is None:
         return []
     where: dict[str, Any] = {"scope": scope}
@@ -250,22 +265,30 @@ def query(shard_dir: str, vector: bytes, scope: str, user: str | None, k: int) -
         rows = min(rows * 4, ROWS_PER_CALL)
 
 
-@_boundary
-def stored(shard_dir: str, offset: int) -> tuple[dict[str, int], bool]:
-    """Memory id → version in the PAGE rows from `offset` on, and whether more may follow."""
-    collection = _shards.collection(shard_dir)
+@boundary
+def rows(shard_dir: str, offset: int) -> tuple[list[tuple[str, int | None, bytes]], bool]:
+    """The PAGE rows from `offset` on, and whether more may follow: each row's id, and of a first row the
+    version and the digest of the record (None and nothing of a chunk's)."""
+    collection = shards.collection(shard_dir)
     if collection is None:
-        return {}, False
+        return [], False
     page = collection.get(limit=PAGE, offset=offset, include=["metadatas"])
-    rows = zip(page["ids"], page["metadatas"], strict=True)
-    versions = {row_id: metadata["version"] for row_id, metadata in rows if "version" in metadata}
-    return versions, len(page["ids"]) == PAGE
+    found = [
+        (row_id, metadata.get("version"), digest(metadata["record"]) if "record" in metadata else b"")
+        for row_id, metadata in zip(page["ids"], page["metadatas"], strict=True)
+    ]
+    return found, len(found) == PAGE
 
 
-@_boundary
+def digest(record: str) -> bytes:
+    """What is compared of a record instead of all its text."""
+    return hashlib.blake2b(record.encode(), digest_size=12).digest()
+
+
+@boundary
 def close(shard_dir: str) -> None:
     """Close the shard, so that its directory may be deleted; a later call opens it again."""
-    _shards.close(shard_dir)
+    shards.close(shard_dir)
 
 
 def _parts(items: list[T]) -> Iterator[list[T]]:

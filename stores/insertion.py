@@ -58,9 +58,9 @@ def insert_memory(act: Act, transaction: Transaction, draft: Draft) -> Stored:
     """Store a draft as a new memory, whatever else there is. Raises PositionTaken and, as every write of
     a memory comes through here or `_unite`, AuthorityNotAllowed."""
     act.caller.check_authority(draft.memory.source_authority)
-    memory = _seated(transaction, draft.memory)
+    memory = seated(transaction, draft.memory)
     seq = act.event(transaction, memory.partition, memory.memory_id)
-    memory = replace(memory, seq=seq, gmt_created=transaction.now, number=_next_number(transaction, memory))
+    memory = replace(memory, seq=seq, gmt_created=transaction.now, number=next_number(transaction, memory))
     id = memory.memory_id
     transaction.new_contents.add((*memory.partition, draft.content_key))
     transaction.insert(memories, [memory_values(memory, draft.content_key)])
@@ -68,18 +68,21 @@ def insert_memory(act: Act, transaction: Transaction, draft: Draft) -> Stored:
     transaction.insert(tags, tag_values(memory))
     terms = "\n".join(draft.terms)
     transaction.insert(tokens, [{"memory_id": id, "analyzer": ANALYZER, "terms": terms}])
-    links = _lineage_edges(memory)
+    links = lineage_edges(memory)
     insert_edges(transaction, links, seq)
-    if draft.vectors is not None and act.fingerprint is not None:
-        insert_vectors(transaction, id, act.fingerprint, draft.vectors)
-    queue(transaction, memory, "embed" if draft.vectors is None else "index", seq)
-    transaction.changes.append(Change(memory, draft.terms, draft.vectors, links))
+    # The model may have been changed since they were made: then they are made anew, through the outbox.
+    vectors = draft.vectors if draft.vectors is None or transaction.counts(act.fingerprint) else None
+    if vectors is not None and act.fingerprint is not None:
+        insert_vectors(transaction, id, act.fingerprint, vectors)
+    queue(transaction, memory, "embed" if vectors is None else "index", seq)
+    transaction.changes.append(Change(memory, draft.terms, vectors, links))
     tell_others(transaction, memory, links)
-    return Stored(id, False, draft.vectors is not None)
+    return Stored(id, False, vectors is not None)
 
 
-def _seated(transaction: Transaction, memory: Memory) -> Memory:
-    """The memory with its position in its session: the one asked for, or the next for a message."""
+def seated(transaction: Transaction, memory: Memory) -> Memory:
+    """The memory with its position in its session: the one asked for, or the next for a message. Raises
+    PositionTaken."""
     if memory.session_key is None or (memory.session_position is None and memory.kind != "message"):
         return memory
     product, agent, user = memory.partition
@@ -95,7 +98,8 @@ def _seated(transaction: Transaction, memory: Memory) -> Memory:
     return replace(memory, session_position=position)
 
 
-def _next_number(transaction: Transaction, memory: Memory) -> int:
+def next_number(transaction: Transaction, memory: Memory) -> int:
+    """One that no memory of its kind in its scope has."""
     key = (*memory.partition.scope, memory.kind)
     last = transaction.last_numbers.get(key)
     if last is None:
@@ -105,7 +109,8 @@ def _next_number(transaction: Transaction, memory: Memory) -> int:
     return last + 1
 
 
-def _lineage_edges(memory: Memory) -> tuple[Edge, ...]:
+def lineage_edges(memory: Memory) -> tuple[Edge, ...]:
+    """The links that follow from what a memory was written with."""
     id, state = memory.memory_id, memory.state
     raw = memory.source_raw_memory_id
     return (

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import structlog
-from sqlalchemy import Connection, Select, and_, bindparam, delete, func, select, update
+from sqlalchemy import Connection, Select, and_, bindparam, delete, func, or_, select, update
 
 from models.scope import Scope
 from stores.schema import memories, outbox
@@ -17,6 +17,8 @@ log = structlog.get_logger()
 BATCH = 100  # Chroma takes half as long for each row as in batches of 25, and a read waits 0.1 s at most
 MAX_ATTEMPTS = 6
 MAX_PAUSE_S = 30.0
+# No wait is longer. A time that lies further ahead was set before the clock went back: it has come.
+LONGEST_MS = 120_000
 
 Name = Literal["embed", "index"]
 
@@ -51,6 +53,10 @@ class Pace:
     def rest(self, now: int) -> None:
         self.pause = min(MAX_PAUSE_S, max(0.1, self.pause * 2))
         self.until = now + round(self.pause * 1000)
+
+    def rests(self, now: int) -> bool:
+        """Whether `until` lies ahead of `now` (epoch ms)."""
+        return now < self.until <= now + LONGEST_MS
 
     def go_on(self) -> None:
         self.batch, self.pause, self.until = min(BATCH, self.batch * 2), 0.0, 0
@@ -125,9 +131,10 @@ def parked(connection: Connection) -> list[tuple[str, str | None]]:
 
 
 def _due(name: Name, now: int) -> Select[Any]:
+    come = or_(outbox.c.retry_at <= now, outbox.c.retry_at > now + LONGEST_MS)
     return (
         select(outbox.c.memory_id, outbox.c.seq, outbox.c.shard, outbox.c.attempts)
-        .where(outbox.c.task == name, outbox.c.state == "pending", outbox.c.retry_at <= now)
+        .where(outbox.c.task == name, outbox.c.state == "pending", come)
         .order_by(outbox.c.seq)
     )
 

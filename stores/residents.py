@@ -38,6 +38,10 @@ class Residents:
     def size_bytes(self) -> int:
         return sum(partition.size_bytes for partition in self._resident.values())
 
+    def held(self, partition: Partition) -> ResidentPartition | None:
+        """The partition if it is in memory. Counts as no use."""
+        return self._resident.get(partition)
+
     def holder(self, memory_id: str) -> ResidentPartition | None:
         """The resident partition that has a memory. Counts as a use."""
         found = self._home.get(memory_id)
@@ -124,8 +128,10 @@ class Residents:
         loop = asyncio.get_running_loop()
         while True:
             missed = self._missed[partition] = []
+            fingerprint = self._fingerprint()
             resident = await loop.run_in_executor(self._loader, self._build, partition)
-            if all(_follows(resident, change) for change in missed):
+            # The model may have been changed meanwhile; vectors of two never meet.
+            if fingerprint == self._fingerprint() and all(_follows(resident, change) for change in missed):
                 return resident
             resident.graph.clear()
 

@@ -126,16 +126,16 @@ class Vdb:
     async def put(self, shard: str, rows: Sequence[VdbRow], *, within: float = WRITE_S) -> None:
         """Store these memories, replacing what was stored of them; on disk when this returns."""
         async with self._write_turn:
-            await self._ask(shard, within, worker.put, list(rows), write=True)
+            await self.ask(shard, within, worker.put, list(rows), write=True)
 
     async def remove(self, shard: str, memory_ids: Iterable[str], *, within: float = WRITE_S) -> None:
         """Delete these memories with all their chunks; unknown ids are no error."""
         async with self._write_turn:
-            await self._ask(shard, within, worker.remove, list(memory_ids), write=True)
+            await self.ask(shard, within, worker.remove, list(memory_ids), write=True)
 
     async def get(self, shard: str, memory_id: str, *, within: float = READ_S) -> str | None:
         """The record JSON exactly as it was put, or None."""
-        return (await self._ask(shard, within, worker.get, [memory_id])).get(memory_id)
+        return (await self.ask(shard, within, worker.get, [memory_id])).get(memory_id)
 
     async def query(
         self,
@@ -153,23 +153,26 @@ class Vdb:
         be missing.
         """
         packed = np.ascontiguousarray(vector, dtype=np.float32).tobytes()
-        return await self._ask(shard, within, worker.query, packed, scope, user, k)
+        return await self.ask(shard, within, worker.query, packed, scope, user, k)
 
     async def stored(self, shard: str, *, within: float = WRITE_S) -> dict[str, int]:
-        """Memory id → version of all that the shard holds. `within` bounds each page; only writes wait."""
-        versions: dict[str, int] = {}
+        """Memory id → version of all that the shard holds. `within` as for `rows`."""
+        return {id: number for id, number, _ in await self.rows(shard, within=within) if number is not None}
+
+    async def rows(self, shard: str, *, within: float = WRITE_S) -> list[tuple[str, int | None, bytes]]:
+        """All rows as `worker.rows` tells them. `within` bounds each page; only writes wait."""
+        rows: list[tuple[str, int | None, bytes]] = []
         async with self._write_turn:
-            offset, more = 0, True
+            more = True
             while more:
-                page, more = await self._ask(shard, within, worker.stored, offset, write=True)
-                versions.update(page)
-                offset += worker.PAGE
-        return versions
+                page, more = await self.ask(shard, within, worker.rows, len(rows), write=True)
+                rows += page
+        return rows
 
     async def close_shard(self, shard: str, *, within: float = WRITE_S) -> None:
         """Close the shard, so that its directory may be deleted; its files close a moment later."""
         async with self._write_turn:
-            await self._ask(shard, within, worker.close, write=True)
+            await self.ask(shard, within, worker.close, write=True)
 
     async def close(self, *, within: float = CLOSE_S) -> None:
         """End the child: calls in flight may finish `within`, then it is killed. Twice is harmless."""
@@ -180,9 +183,10 @@ class Vdb:
                 await asyncio.to_thread(child.end, within)
             self._child = None
 
-    async def _ask(
+    async def ask(
         self, shard: str, within: float, function: Callable[..., T], *args: Any, write: bool = False
     ) -> T:
+        """Run a function of the child process on a shard."""
         if Path(shard).name != shard or shard in ("", ".."):
             raise ValueError(f"not a shard's name: {shard!r}")
         what = f"{function.__name__} on {shard}"
@@ -199,7 +203,7 @@ class Vdb:
         except BrokenProcessPool:
             raise self._lost(starting, f"{what}: the child process died") from None
         except worker.WorkerError as error:
-            self.last_error = f"{what}: {error}"
+            self._deaths, self.last_error = 0, f"{what}: {error}"  # an answer too: the child lives
             raise VdbUnavailable(self.last_error) from None
         except (OSError, RuntimeError) as error:  # no process to be had; the pool was closed meanwhile
             raise self._lost(starting, f"{what}: {error}") from None

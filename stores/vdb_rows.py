@@ -21,6 +21,20 @@ def held(ledger: Ledger, ids: Sequence[str], fingerprint: str) -> tuple[list[Vdb
     return rows, [id for id in ids if id not in shown]
 
 
+def record_of(memory: Memory) -> str:
+    """The whole record as it stands in a row."""
+    return orjson.dumps(memory.as_row()).decode()
+
+
+def record_from(text: str) -> Memory | None:
+    """The record in a row of Chroma; None when it is not one (another release wrote it, or it is broken):
+    the ledger has it."""
+    try:
+        return Memory.from_row(orjson.loads(text))
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
 def _row(memory: Memory, vectors: Floats) -> VdbRow:
     return VdbRow(
         memory_id=memory.memory_id,
@@ -29,6 +43,6 @@ def _row(memory: Memory, vectors: Floats) -> VdbRow:
         layer=memory.layer,
         kind=memory.kind,
         version=memory.version,
-        record=orjson.dumps(memory.as_row()).decode(),
+        record=record_of(memory),
         vectors=np.ascontiguousarray(vectors, np.float32),
     )

@@ -17,7 +17,7 @@ from sqlalchemy.exc import DataError, IntegrityError, InterfaceError, Programmin
 from models.errors import BrainError, StoreUnavailable
 from models.scope import Partition
 from stores.changes import Change
-from stores.schema import events, metadata
+from stores.schema import events, metadata, settings
 
 log = structlog.get_logger()
 
@@ -28,6 +28,9 @@ _OWN_FAULTS = (IntegrityError, DataError, InterfaceError, ProgrammingError)
 
 
 _insert_into = functools.cache(insert)
+
+FINGERPRINT = "embedding.fingerprint"  # the setting that says which vectors count
+_COUNTING = select(settings.c.value).where(settings.c.name == FINGERPRINT)
 
 
 @dataclass(slots=True)
@@ -46,6 +49,14 @@ class Transaction:
     new_contents: set[tuple[str, str, str, str]] = field(default_factory=set)  # partition and content key
     seats: dict[tuple[str, str, str, str], set[int]] = field(default_factory=dict)  # positions by session
     pending: dict[Table, list[dict[str, Any]]] = field(default_factory=dict)
+    _counting: tuple[str | None] | None = None
+
+    def counts(self, fingerprint: str | None) -> bool:
+        """Whether vectors of this fingerprint are those that count. They are not when the model was changed
+        between their making and this write."""
+        if self._counting is None:
+            self._counting = (self.connection.scalar(_COUNTING),)
+        return fingerprint is not None and self._counting[0] in (None, fingerprint)
 
     def insert(self, table: Table, rows: Iterable[dict[str, Any]]) -> None:
         """Rows for a table, all with every column named."""

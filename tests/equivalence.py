@@ -9,11 +9,12 @@ from sqlalchemy import select
 
 from models.memory import Memory, State
 from models.scope import Partition, Scope
-from service.brain import Brain, record_from
+from service.brain import Brain
 from stores.loading import StoredPartition
 from stores.resident import ResidentPartition
 from stores.schema import memories, outbox
 from stores.vdb import shard_of
+from stores.vdb_rows import record_from
 
 
 async def check(brain: Brain) -> None:

@@ -72,6 +72,13 @@ class MemoryVdb:
         rows = await self._shard(shard, within)
         return {memory_id: row.version for memory_id, row in rows.items()}
 
+    async def rows(self, shard: str, *, within: float = WRITE_S) -> list[tuple[str, int | None, bytes]]:
+        found: list[tuple[str, int | None, bytes]] = []
+        for memory_id, row in (await self._shard(shard, within)).items():
+            found += [(f"{memory_id}#{number}", None, b"") for number in range(1, len(row.vectors))]
+            found.append((memory_id, row.version, chroma_worker.digest(row.record)))
+        return found
+
     async def close_shard(self, shard: str, *, within: float = WRITE_S) -> None:
         await self._shard(shard, within)
 
@@ -177,6 +184,15 @@ class VdbContract:
         run(store.put(shard, rows))
         run(store.remove(shard, [each.memory_id for each in rows[1:]]))
         assert run(store.stored(shard)) == {"m0": 1}
+
+    def test_its_rows_are_told_one_by_one_with_their_chunks(self, run, store, shard):
+        run(store.put(shard, [row("m", [1, 0, 0], [0, 1, 0], record="a"), row("n", record="b", version=3)]))
+        told = {row_id: (version, digest) for row_id, version, digest in run(store.rows(shard))}
+        assert told == {
+            "m": (1, chroma_worker.digest("a")),
+            "m#1": (None, b""),
+            "n": (3, chroma_worker.digest("b")),
+        }
 
     def test_a_closed_shard_opens_again_when_it_is_used(self, run, store, shard):
         run(store.put(shard, [row("m")]))

@@ -123,6 +123,7 @@ def server(
     directory: Path,
     load_encoder: Callable[[], Encoder] = HashEncoder,
     clock: Callable[[], int] = app.now,
+    load_model: Callable[[str], Encoder] | None = None,
     **sections: JSON,
 ) -> Iterator[Server]:
     """Own the directory and serve from a thread. Cold reads may take their time: the machine is
@@ -133,7 +134,7 @@ def server(
         **sections,
     }
     settings = Settings.model_validate(values)
-    brain = app.build_brain(settings, load_encoder=load_encoder, clock=clock)
+    brain = app.build_brain(settings, load_encoder=load_encoder, clock=clock, load_model=load_model)
     uvloop = {"use_uvloop": True}  # as `brain serve` does
     with app.owning(settings), start_blocking_portal(backend_options=uvloop) as portal:
         running = app.serving(settings, port=0, brain=brain)

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from models.embedder import EncodeFailed
-from service.brain import Brain, record_from
+from service.brain import Brain
 from stores.inserts import requeue
 from stores.vdb import VdbRow
+from stores.vdb_rows import record_from
 from tests.equivalence import check
 from tests.state.brains import (
     Clock,

@@ -31,12 +31,14 @@ HEAVY = ("chromadb", "torch", "onnxruntime", "onnx", "sentence_transformers", "t
 # a call, so that it can go on.
 CATCHES_ALL = {
     "models/embedder.py",
+    "service/checkup.py",
     "service/dispatch.py",
     "service/expiry.py",
     "service/gate.py",
     "service/http_api.py",
     "stores/applier.py",
     "stores/chroma_worker.py",
+    "stores/embedding_run.py",
     "stores/publisher.py",
     "stores/residents.py",
     "stores/writer.py",

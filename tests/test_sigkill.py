@@ -111,6 +111,7 @@ class Servers:
                 *(sys.executable, "-m", "tests.kill_server", str(self._directory)),
                 cwd=REPOSITORY,
                 stdin=asyncio.subprocess.PIPE,
+                stdout=log,
                 stderr=log,
             )
 

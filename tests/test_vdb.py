@@ -73,7 +73,8 @@ class TestMemoryVdb(VdbContract):
 
     def test_it_has_the_real_one_s_methods(self):
         def public(of: type) -> dict[str, Any]:
-            names = [name for name in dir(of) if not name.startswith("_")]
+            # `ask` hands a function to the child process, which this one does not have.
+            names = [name for name in dir(of) if not name.startswith("_") and name != "ask"]
             members = {name: getattr(of, name) for name in names}
             return {name: inspect.signature(it) if callable(it) else type(it) for name, it in members.items()}
 

@@ -1,7 +1,6 @@
 """The profile, the intentions with their expiry, and the list of scopes."""
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -239,6 +238,6 @@ async def test_the_list_of_scopes_needs_the_right_and_shows_one_product(tmp_path
         await add(brain, caller("u", product="q"), "q's")
         status, body = await call(brain, "brain_scopes", caller(None, product="q"))
         assert (status, body["agents"][0]["memories"], len(body["agents"])) == (200, 1, 1)
-        reader = replace(ME, rights=frozenset({"read", "write"}))
+        reader = ME._replace(rights=frozenset({"read", "write"}))
         status, body = await call(brain, "brain_scopes", reader)
         assert (status, body["code"]) == (403, "forbidden")

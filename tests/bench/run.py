@@ -1,6 +1,6 @@
 """`make bench`: every figure of docs/benchmarks.md that needs no data of others.
 
-    python tests/bench/run.py [--only get,add,search,scale,peers] [--without-key]
+    python tests/bench/run.py [--only get,add,search,scale,peers,rebuild] [--without-key]
 
 Prints the table. Exit code 1 when a target is missed. Needs wrk (`apt-get install wrk`).
 """
@@ -19,18 +19,20 @@ os.environ |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "HF_HUB_OFFL
 import add  # noqa: E402
 import get  # noqa: E402
 import peers  # noqa: E402
+import rebuild  # noqa: E402
 import scale  # noqa: E402
 import search  # noqa: E402
 from measure import Figure, has_wrk  # noqa: E402
 from server import create_key, running  # noqa: E402
 
-GROUPS = ("get", "add", "search", "scale", "peers")
+GROUPS = ("get", "add", "search", "scale", "peers", "rebuild")
 
 
 def group(name: str, *, with_key: bool) -> list[Figure]:
     """The figures of one group. Those that need it get a server of their own."""
-    if name in ("scale", "peers"):
-        return scale.figures() if name == "scale" else peers.figures()
+    alone = {"scale": scale.figures, "peers": peers.figures, "rebuild": rebuild.figures}
+    if name in alone:
+        return alone[name]()
     with tempfile.TemporaryDirectory(prefix="brain-bench-") as scratch:
         data = Path(scratch)
         key = create_key(data) if with_key and name == "get" else None

@@ -13,7 +13,11 @@ from tests.docs import cli, schemas, tables
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PAGES = tuple(
-    DOCS / f"{name}.md" for name in ("http-api", "mcp", "configuration", "errors", "cli", "security")
+    DOCS / f"{name}.md"
+    for name in (
+        *("http-api", "mcp", "configuration", "errors", "cli", "security"),
+        *("faults", "backup", "rebuild", "doctor"),
+    )
 )
 README = ROOT / "README.md"
 

@@ -1,0 +1,36 @@
+"""uvicorn's HTTP/1.1 connections, with a bound on what a request may send before its body."""
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+MAX_HEAD = 64 * 1024  # bytes of request line and headers, besides the first that were read (256 KiB at most)
+
+_TEXT = b"The request line and headers are too long.\n"
+_REFUSAL = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: text/plain; charset=utf-8\r\n"
+    b"content-length: %d\r\nconnection: close\r\n\r\n%s" % (len(_TEXT), _TEXT)
+)
+
+
+class Connection(HttpToolsProtocol):
+    """Refuses endless headers. The parser puts a long one together piece by piece, on the event loop: one of
+    100 MB would stop every other answer for minutes."""
+
+    _in_head = False
+    _head = 0
+
+    def on_message_begin(self) -> None:
+        self._in_head, self._head = True, 0
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        super().on_headers_complete()
+
+    def data_received(self, data: bytes) -> None:
+        begun = self._in_head  # else the data may hold the body of the request before
+        super().data_received(data)
+        if begun and self._in_head:
+            self._head += len(data)
+            if self._head > MAX_HEAD:
+                self.transport.write(_REFUSAL)
+                self.transport.close()
