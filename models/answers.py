@@ -8,6 +8,7 @@ from typing_extensions import TypedDict
 
 from models.authority import Authority
 from models.layers import Kind, Layer, Status
+from models.links import EdgeType
 
 _closed = with_config(ConfigDict(extra="forbid"))
 
@@ -122,25 +123,59 @@ class BatchAnswer(Timed):
     replayed: NotRequired[bool]
 
 
+_Ends = TypedDict(
+    "_Ends",
+    {
+        "from": Annotated[str, Field(description="Id of the memory that the link begins at")],
+        "to": Annotated[str, Field(description="Id of the memory that the link ends at")],
+    },
+)
+
+
+@_closed
+class LinkFields(_Ends):
+    type: Annotated[EdgeType, Field(description="What the first is to the second")]
+    weight: float
+
+
 @_closed
 class Explanation(TypedDict):
     """Every term of a score. `dense` is a cosine, `words` the share of the query's word weight that
-    stands in the memory, `identifier` 1 on an exact hit; `fused` the sum of z-scores that orders."""
+    stands in the memory, `identifier` 1 on an exact hit. `terms` are the parts of `fused`, which orders, in
+    standard deviations: late interaction, words, cues, authority, confidence, … `relevance`, 0..1, is what
+    the row says in itself, `floor` what the best one needed. `weights` names the version and the recipe.
+    `path` are the links by which a memory was reached from a result above it; only where `graph` found it."""
 
     dense: float | None
     words: float
     identifier: float
-    z_dense: float
-    z_words: float
+    terms: dict[str, float]
     fused: float
     relevance: float
-    weights: dict[str, float]
+    floor: float
+    weights: str
+    path: NotRequired[list[LinkFields]]
+
+
+@_closed
+class Neighbours(TypedDict):
+    """The turns beside a memory in its session, in the order of the session."""
+
+    before: list[MemoryFields]
+    after: list[MemoryFields]
 
 
 @_closed
 class Hit(MemoryFields):
     score: Annotated[float, Field(ge=0, le=1, description="How relevant, 0..1, in the order of the results")]
-    matched_by: Annotated[list[str], Field(description="What found it: vector, words, identifier")]
+    matched_by: Annotated[list[str], Field(description="What found it: vector, words, identifier, graph")]
+    chain: Annotated[
+        NotRequired[list[str]],
+        Field(description="Ids of all that led up to it by being replaced, newest first; only when any did"),
+    ]
+    context: Annotated[
+        NotRequired[Neighbours], Field(description="The turns before and after it; only when asked for")
+    ]
     explain: NotRequired[Explanation]
 
 

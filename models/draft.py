@@ -7,12 +7,11 @@ import unicodedata
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
 import orjson
-from numpy.typing import NDArray
 
 from models import verbatim
 from models.memory import Memory
+from models.token_codes import Embedded
 
 _SPACE = re.compile(r"\s+")
 _ZERO_WIDTH = dict.fromkeys(map(ord, "\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"))
@@ -21,12 +20,12 @@ _ZERO_WIDTH = dict.fromkeys(map(ord, "\u00ad\u200b\u200c\u200d\u200e\u200f\u2060
 @dataclass(frozen=True, slots=True, eq=False)
 class Draft:
     """`memory` has everything but what only the ledger knows: seq, number, gmt_created and, for a message
-    that is appended, its position. `vectors` (chunks, dimensions), or None when there are none yet."""
+    that is appended, its position. `embedded` is None when the model has not seen the text yet."""
 
     memory: Memory
     terms: tuple[str, ...]
     content_key: str
-    vectors: NDArray[np.float32] | None
+    embedded: Embedded | None
     on_duplicate: Literal["merge", "keep", "error"]
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.embedding import BATCH, CHUNK_OVERLAP, EmbeddingError, Encoder, Encoding, Floats, normalise
+from models.token_codes import Embedded, TokenCodes, pack
 
 RUN_PIECES = 128  # at about 0.25 ms each on one core; a chunk that is longer runs alone
 TEXT_CHUNKS = 4  # what one text gives to a round
@@ -56,12 +57,12 @@ class QueryEncoding:
 @dataclass(slots=True, eq=False)
 class _Job:
     text: str
-    result: Callable[[list[Encoding]], Any]
-    tokens: bool  # whether the word pieces' vectors are wanted: 300 KB a chunk
+    result: Callable[[list[Any]], Any]
+    query: bool
     most: int | None = None  # chunks; the rest of the text is left out
     future: Future[Any] = field(default_factory=Future)
     chunks: list[list[int]] = field(default_factory=list)  # empty until the thread cuts the text
-    encodings: dict[int, Encoding] = field(default_factory=dict)  # by the chunk's index
+    encodings: dict[int, Any] = field(default_factory=dict)  # by the chunk's index
 
 
 _Slice = tuple[_Job, int]  # one chunk of a job, by its index
@@ -95,10 +96,10 @@ def _whole_query(encodings: list[Encoding]) -> QueryEncoding:
     )
 
 
-def _without_tokens(encoding: Encoding) -> Encoding:
-    """The pooled vector alone, copied: a view would keep the whole run's arrays alive."""
-    none = np.empty((0, len(encoding.vector)), np.float32)
-    return Encoding(encoding.vector.copy(), np.empty(0, np.int32), none)
+def compact(encoding: Encoding) -> tuple[Floats, TokenCodes]:
+    """What is kept of a document's chunk, copied: a view would keep the whole run's arrays alive, 300 KB a
+    chunk."""
+    return encoding.vector.copy(), pack(encoding)
 
 
 @contextmanager
@@ -164,9 +165,9 @@ class Embedder:
     def embed_query(self, text: str) -> Future[QueryEncoding]:
         return self._submit(self._queries, _Job(text, _whole_query, True, QUERY_CHUNKS))
 
-    def embed_document(self, text: str, *, tokens: bool = False) -> Future[tuple[Encoding, ...]]:
-        """One encoding per chunk, in the order of the text; without `tokens` it has no pieces."""
-        return self._submit(self._documents, _Job(text, tuple, tokens))
+    def embed_document(self, text: str) -> Future[Embedded]:
+        """The vectors and word pieces of each chunk, in the order of the text."""
+        return self._submit(self._documents, _Job(text, Embedded.of, False))
 
     def _submit(self, queue: dict[_Job, None], job: _Job) -> Future[Any]:
         with self._changed:
@@ -256,7 +257,7 @@ class Embedder:
         with _on_error(fail):
             encodings = encoder.encode([job.chunks[index] for job, index in run])
             for (job, index), encoding in zip(run, encodings, strict=True):
-                job.encodings[index] = encoding if job.tokens else _without_tokens(encoding)
+                job.encodings[index] = encoding if job.query else compact(encoding)
                 if len(job.encodings) == len(job.chunks):
                     result = job.result([job.encodings[i] for i in range(len(job.chunks))])
                     self._leave(job)

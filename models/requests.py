@@ -15,7 +15,7 @@ MAX_METADATA_BYTES = 16_384
 MAX_BATCH = 1_000
 
 
-def _not_blank(text: str) -> str:
+def not_blank(text: str) -> str:
     if not text.strip():
         raise ValueError("must not be blank")
     return text
@@ -26,7 +26,7 @@ def _content(text: str) -> str:
         raise ValueError(
             f"must be at most {MAX_CONTENT_BYTES} bytes of UTF-8; split it into several memories"
         )
-    return _not_blank(text)
+    return not_blank(text)
 
 
 def _unique(values: list[str]) -> list[str]:
@@ -46,7 +46,7 @@ Content = Annotated[
     ),
     AfterValidator(_content),
 ]
-Label = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_not_blank)]
+Label = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(not_blank)]
 Tag = Annotated[str, Field(min_length=1, max_length=128)]
 Tags = Annotated[list[Tag], Field(max_length=64), AfterValidator(_unique)]
 MemoryId = Annotated[str, Field(min_length=1, max_length=64)]
@@ -225,10 +225,29 @@ class SearchMemories(Filters):
     query: Annotated[
         str,
         Field(min_length=1, max_length=8192, description="The question or words, as a person would put it."),
-        AfterValidator(_not_blank),
+        AfterValidator(not_blank),
     ]
     limit: Annotated[int, Field(ge=1, le=100, description="How many results at the most.")] = 10
     explain: Annotated[bool, Field(description="Add every term of each score.")] = False
+    ranking: Annotated[
+        Literal["balanced", "trusted", "recent"],
+        Field(description="What else than relevance counts: authority and confidence, or being new."),
+    ] = "balanced"
+    context: Annotated[
+        int, Field(ge=0, le=5, description="Turns before and after each result in its session to add to it.")
+    ] = 0
+    hops: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=2,
+            description="Add memories linked to the best results, so many links away; up to half of `limit`.",
+        ),
+    ] = 0
+    include_history: Annotated[
+        bool, Field(description="Also find superseded memories, each beneath what replaced it.")
+    ] = False
+    as_of: AsOf = None
 
 
 class ListMemories(Request):

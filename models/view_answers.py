@@ -5,8 +5,7 @@ from typing import Annotated, NotRequired
 from pydantic import ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
-from models.answers import MemoryFields, Timed
-from models.links import EdgeType
+from models.answers import LinkFields, MemoryFields, Timed
 
 _closed = with_config(ConfigDict(extra="forbid"))
 
@@ -50,21 +49,6 @@ class HistoryAnswer(Timed):
 @_closed
 class Node(MemoryFields):
     hops: Annotated[int, Field(ge=1, description="How many links away it is")]
-
-
-_Ends = TypedDict(
-    "_Ends",
-    {
-        "from": Annotated[str, Field(description="Id of the memory that the link begins at")],
-        "to": Annotated[str, Field(description="Id of the memory that the link ends at")],
-    },
-)
-
-
-@_closed
-class LinkFields(_Ends):
-    type: Annotated[EdgeType, Field(description="What the first is to the second")]
-    weight: float
 
 
 @_closed

@@ -12,13 +12,13 @@ from models.errors import ConflictState, ImmutableLayer, MemoryForgotten, invali
 from models.memory import Memory, State
 from models.requests import Request
 from models.scope import Caller
+from models.token_codes import Embedded
 from service.additions import items_of, off_loop
 from service.brain import Brain
 from service.fields import memory_fields
 from stores import amendment, refill
 from stores import purge as purging
 from stores.acts import Act
-from stores.changes import Floats
 from stores.idempotency import Once
 from stores.insertion import check_lineage
 from stores.purge import Target
@@ -190,7 +190,7 @@ class _Rewriting:
     content: str
     terms: tuple[str, ...]
     content_key: str
-    vectors: Floats | None
+    embedded: Embedded | None
 
     def after(self, old: Memory, state: State) -> Draft:
         """The successor of a memory: everything else is carried over, its place in a session aside."""
@@ -202,7 +202,7 @@ class _Rewriting:
             version=1,
             state=replace(state, supersedes=(old.memory_id,), superseded_by=()),
         )
-        return Draft(new, self.terms, self.content_key, self.vectors, "keep")
+        return Draft(new, self.terms, self.content_key, self.embedded, "keep")
 
 
 async def _rewritten(brain: Brain, memory_id: str, content: str) -> _Rewriting:
@@ -213,8 +213,8 @@ async def _rewritten(brain: Brain, memory_id: str, content: str) -> _Rewriting:
         return analyze(content, actor), content_key(content)
 
     terms, key = await off_loop(len(content), words)
-    [vectors] = await brain.meaning.of_documents([content])
-    return _Rewriting(brain.new_id(brain.clock()), content, terms, key, vectors)
+    [embedded] = await brain.meaning.of_documents([content])
+    return _Rewriting(brain.new_id(brain.clock()), content, terms, key, embedded)
 
 
 async def _once(

@@ -18,6 +18,7 @@ from models.memory import Memory
 from models.scope import Caller, Partition, Scope
 from service.meaning import Meaning
 from service.settings import Settings
+from service.weights import Weights
 from stores.applier import Applier
 from stores.changes import Change
 from stores.doctor import Doctor
@@ -53,6 +54,7 @@ class Brain:
         load_model: Callable[[str], Encoder] | None = None,
     ):
         self.settings = settings
+        self.weights = Weights().adjusted(settings.search.weights, settings.search.relevance_floor)
         self.load_model = load_model
         self.vdb = vdb
         self.embedder = embedder

@@ -7,10 +7,10 @@ from typing import Any
 
 from models.embedder import CannotEmbed
 from models.errors import StoreUnavailable
+from models.token_codes import Embedded
 from service import app
 from service.settings import Settings
 from stores.applier import Applier
-from stores.changes import Floats
 from stores.doctor import Doctor, Report, unreadable
 from stores.ledger import Ledger
 from stores.ledger_checks import FINGERPRINT
@@ -52,7 +52,7 @@ async def _doctor(settings: Settings, *, working: bool) -> AsyncIterator[Doctor]
         yield Doctor(ledger, vdb, shards, applier, None, app.now)
 
 
-async def _without_model(_: str) -> Floats:
+async def _without_model(_: str) -> Embedded:
     raise CannotEmbed("there is no model here", whole=True)
 
 

@@ -7,6 +7,7 @@ import orjson
 from models.answers import MemoryDetails, MemoryFields
 from models.memory import Memory
 from models.provenance import MessageDetails
+from stores.changes import Edge
 
 
 def memory_fields(memory: Memory, source: str, now: int) -> MemoryFields:
@@ -33,6 +34,11 @@ def memory_fields(memory: Memory, source: str, now: int) -> MemoryFields:
         "source_raw_memory_id": memory.source_raw_memory_id,
         "source": source,
     }
+
+
+def link_fields(edge: Edge) -> dict[str, Any]:
+    """A link as any answer shows it."""
+    return {"from": edge.from_id, "to": edge.to_id, "type": edge.type, "weight": edge.weight}
 
 
 def memory_details(memory: Memory, now: int) -> MemoryDetails:

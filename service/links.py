@@ -1,14 +1,14 @@
 """The use cases that link memories: set a link, take it away, follow links."""
 
 from collections.abc import Callable
-from typing import Any
 
 from models.answers import Reply
 from models.errors import invalid
 from models.scope import Caller
 from models.view_requests import GetRelated, Link
 from service.brain import Brain
-from service.fields import memory_fields
+from service.fields import link_fields, memory_fields
+from service.moment import Present
 from service.walk import Walk
 from stores import links
 from stores.acts import Act
@@ -27,11 +27,11 @@ async def unlink(brain: Brain, caller: Caller, request: Link) -> Reply:
 
 async def related(brain: Brain, caller: Caller, request: GetRelated) -> Reply:
     start, _ = await brain.read(caller, request.memory_id)
-    walk = Walk(brain, caller, frozenset(request.types), request.limit)
-    await walk.go(start, request.hops)
+    walk = Walk(Present(brain, caller), frozenset(request.types), request.limit)
+    await walk.go([start], request.hops)
     now = brain.clock()
     nodes = [{**memory_fields(memory, "graph", now), "hops": hops} for memory, hops in walk.found]
-    body = {"nodes": nodes, "edges": [_shown(edge) for edge in walk.edges], "truncated": walk.truncated}
+    body = {"nodes": nodes, "edges": [link_fields(edge) for edge in walk.edges], "truncated": walk.truncated}
     return Reply(body)
 
 
@@ -57,8 +57,4 @@ async def _write(
         return done[outcome], again
 
     done, replayed = await brain.write(write)
-    return Reply({**_shown(edge), outcome: done, **({"replayed": True} if replayed else {})})
-
-
-def _shown(edge: Edge) -> dict[str, Any]:
-    return {"from": edge.from_id, "to": edge.to_id, "type": edge.type, "weight": edge.weight}
+    return Reply({**link_fields(edge), outcome: done, **({"replayed": True} if replayed else {})})

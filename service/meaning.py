@@ -2,15 +2,16 @@
 fingerprints never meet."""
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 
-import numpy as np
 import structlog
 
 from models.embedder import CannotEmbed, Embedder, EmbedderClosed
-from models.embedding import EmbeddingError, Encoder, Encoding
+from models.embedding import EmbeddingError, Encoder
 from models.errors import StoreUnavailable
-from stores.changes import Floats
+from models.token_codes import Embedded, TokenCodes
+from service.recall import QueryMeaning
 from stores.ledger import Ledger
 from stores.writer import FINGERPRINT
 
@@ -19,6 +20,7 @@ log = structlog.get_logger()
 PROBE = "warm up"
 QUERY_WAIT_S = 3.0  # behind a run of documents a query waits for 50 ms; this long only when the model hangs
 MAX_WAIT_S = 60.0  # of a write, however many texts it brings
+QUERIES = 512  # that are remembered: 60 KB each
 TEXTS_AT_ONCE = 16  # what the embedder does in about the time that `write.embed_wait_ms` is meant for one
 
 
@@ -44,6 +46,7 @@ class Meaning:
         self._sleep = sleep
         self._rebuild = rebuild
         self._watch: asyncio.Task[None] | None = None
+        self._queries: OrderedDict[tuple[str, str], QueryMeaning] = OrderedDict()  # by fingerprint and text
 
     def start(self) -> None:
         """Load the model, behind everything. The ledger is open."""
@@ -84,22 +87,38 @@ class Meaning:
         if encoder is not None and encoder is not self.embedder.encoder:
             self.embedder.swap(encoder)
 
-    async def of_query(self, text: str) -> Floats | None:
-        """(dimensions,) of a query; None when there is no model to embed it with, or not in time."""
-        if self.fingerprint() is None:
+    async def of_query(self, text: str) -> QueryMeaning | None:
+        """A query as the model sees it; None when there is no model to embed it with, or not in time. The
+        last ones are remembered."""
+        fingerprint, encoder = self.fingerprint(), self.embedder.encoder
+        if fingerprint is None or encoder is None:
             return None
+        known = self._queries.get((fingerprint, text))
+        if known is not None:
+            self._queries.move_to_end((fingerprint, text))
+            return known
         try:
             async with asyncio.timeout(QUERY_WAIT_S):
-                return (await asyncio.wrap_future(self.embedder.embed_query(text))).vector
+                encoding = await asyncio.wrap_future(self.embedder.embed_query(text))
         except TimeoutError:
             log.warning("a query was not embedded in time", seconds=QUERY_WAIT_S)
             return None
         except EmbeddingError as fault:
             log.warning("a query could not be embedded", fault=str(fault))
             return None
+        if fingerprint != self.fingerprint():  # another model since: nobody knows which of the two made it
+            return None
+        meaning = self._queries[fingerprint, text] = QueryMeaning(encoding, encoder.starts(text))
+        if len(self._queries) > QUERIES:
+            self._queries.popitem(last=False)
+        return meaning
 
-    async def of_documents(self, texts: Sequence[str]) -> list[Floats | None]:
-        """(chunks, dimensions) of each text; None for one that can't be embedded in time: its vectors
+    def stored_tokens(self, memory_ids: Sequence[str]) -> dict[str, list[TokenCodes]]:
+        """The word pieces that the ledger has of these memories, by the model that counts. For a thread."""
+        return {} if self.stored is None else self._ledger.token_codes(memory_ids, self.stored)
+
+    async def of_documents(self, texts: Sequence[str]) -> list[Embedded | None]:
+        """What the model makes of each text; None for one that can't be embedded in time: its vectors
         follow through the outbox."""
         fingerprint = self.fingerprint()
         if fingerprint is None or not texts:
@@ -110,18 +129,17 @@ class Meaning:
             await asyncio.wait(futures, timeout=wait)
             # After a change of the model nobody knows any more which of the two made them.
             same = fingerprint == self.fingerprint()
-            return [_vectors(future) if same else None for future in futures]
+            return [_embedded(future) if same else None for future in futures]
         finally:
             for future in futures:
                 future.cancel()
 
-    async def of_document(self, text: str) -> Floats:
-        """(chunks, dimensions) of a text, however long it takes. Raises CannotEmbed."""
+    async def of_document(self, text: str) -> Embedded:
+        """What the model makes of a text, however long it takes. Raises CannotEmbed."""
         try:
-            encodings = await asyncio.wrap_future(self.embedder.embed_document(text))
+            return await asyncio.wrap_future(self.embedder.embed_document(text))
         except EmbeddingError as fault:
             raise CannotEmbed(str(fault), whole=not await self._embeds()) from fault
-        return np.stack([encoding.vector for encoding in encodings])
 
     async def _embeds(self) -> bool:
         """Whether the model embeds anything at all."""
@@ -165,7 +183,7 @@ class Meaning:
         return True
 
 
-def _vectors(future: "asyncio.Future[tuple[Encoding, ...]]") -> Floats | None:
+def _embedded(future: "asyncio.Future[Embedded]") -> Embedded | None:
     if not future.done() or future.cancelled() or future.exception() is not None:
         return None
-    return np.stack([encoding.vector for encoding in future.result()])
+    return future.result()

@@ -8,14 +8,14 @@ from typing import Any, cast
 
 import orjson
 
-from models.answers import Hit, Reply
+from models.answers import Reply
 from models.errors import invalid
 from models.requests import GetMemory, GetStats, ListMemories, SearchMemories
 from models.scope import Caller
-from service import recall
+from service import finding
 from service.brain import Brain, Source
 from service.fields import entity_tag, memory_details, memory_fields
-from service.ranking import Weights
+from service.moment import moment
 from service.views import read_as_of
 from stores.chronicle import event_at
 from stores.generations import LAST
@@ -37,33 +37,15 @@ async def get(brain: Brain, caller: Caller, request: GetMemory) -> Reply:
 
 
 async def search(brain: Brain, caller: Caller, request: SearchMemories) -> Reply:
-    settings = brain.settings.search
-    weights = Weights(settings.dense_weight, settings.words_weight, settings.relevance_floor)
-    plan = recall.Plan.of(request, weights)
-    model: str | None = ""
-    while model != brain.meaning.stored:  # changed meanwhile: vectors of two models never meet
-        model = brain.meaning.stored
-        partitions = await brain.reach(caller)
-        actors = {actor for partition in partitions for actor in partition.actors}
-        vector = await brain.meaning.of_query(recall.without_actors(request.query, actors))
-    # Taken after the embedding: what was written meanwhile is found too.
-    snapshots = [partition.snapshot(plan.index_terms) for partition in partitions if len(partition)]
-    rows = sum(len(snapshot.rows) for snapshot in snapshots)
-    if not snapshots:
-        result = recall.Result((), 0)
-    elif rows <= settings.inline_rows:
-        result = recall.search(plan, snapshots, vector)
-    else:
-        result = await asyncio.to_thread(recall.search, plan, snapshots, vector)
-    now = brain.clock()
-    hits = [_hit(found, now, request.explain) for found in result.hits]
-    degraded = None if vector is not None else brain.meaning.problem() or "the query could not be embedded"
+    async with moment(brain, caller, request.as_of) as at:
+        found = await finding.find(brain, at, request)
+        hits = await finding.hits(brain, at, found)
     body = {
         "results": hits,
-        "total_candidates": result.candidates,
+        "total_candidates": found.result.candidates,
         "abstained": not hits,
-        "degraded": degraded is not None,
-        **({"degraded_reason": degraded} if degraded else {}),
+        "degraded": found.degraded is not None,
+        **({"degraded_reason": found.degraded} if found.degraded else {}),
     }
     return Reply(body)
 
@@ -129,17 +111,6 @@ async def stats(brain: Brain, caller: Caller, request: GetStats) -> Reply:
         "fingerprint": brain.meaning.fingerprint(),
     }
     return Reply(body)
-
-
-def _hit(found: recall.Found, now: int, explain: bool) -> Hit:
-    hit: Any = {
-        **memory_fields(found.memory, "graph", now),
-        "score": found.score,
-        "matched_by": list(found.matched_by),
-    }
-    if explain:
-        hit["explain"] = found.explanation
-    return hit  # type: ignore[no-any-return]
 
 
 def _cursor(seq: int, at: int | None, listing: Listing) -> str:

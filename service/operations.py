@@ -3,7 +3,7 @@ from `OPERATIONS`, so that they can't drift apart."""
 
 from typing import Any
 
-from service import operations_change, operations_memory, operations_views
+from service import operations_change, operations_context, operations_memory, operations_views
 from service.operation import KIB, LONG_BODY, Operation
 
 __all__ = ["BY_NAME", "KIB", "LONG_BODY", "OPERATIONS", "Operation"]
@@ -12,6 +12,7 @@ OPERATIONS: tuple[Operation[Any], ...] = (
     *operations_memory.OPERATIONS,  # the hot read by id first
     *operations_change.OPERATIONS,
     *operations_views.OPERATIONS,
+    *operations_context.OPERATIONS,
 )
 
 BY_NAME = {operation.name: operation for operation in OPERATIONS}

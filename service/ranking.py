@@ -1,92 +1,163 @@
-"""The arithmetic of a search, without stores: signals of rows in, an order and absolute scores out.
+"""The arithmetic of a search, without stores: evidence about rows in, an order and absolute scores out.
 
 All arrays have one element a row. Statistics are taken over the eligible rows only, so that neither another
 tenant's rows nor filtered ones ever move a score.
 """
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from service.weights import Weights
+
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
+Rows = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
-K1, B = 0.9, 0.4  # measured on LoCoMo: +.024 MRR over the usual 1.2 and .75
-PREVIOUS = 0.5  # how much a word of the turn before counts: answers follow questions
 # An identifier that only one memory has wins: no z-score of N rows is above the root of N.
 SOLE_IDENTIFIER = 10_000.0
 SHARED_CODE = 0.5  # settles what is nearly equal; more gains nothing, and less is no loss either
-
-# How relevant a row is in itself; measured on LoCoMo and on a set in eleven languages.
-NO_COSINE, FULL_COSINE, WORDS_TRUST = 0.10, 0.85, 0.9
-UNSEEN_ROWS = 10  # coverage pretends so many more rows: in a partition of one, a word's rarity is unknown
-FLOOR_RISE = 0.5  # how much each tenfold of rows raises the floor: the best of many is better by chance
-MEASURED_TENFOLDS = 3.0  # it rises no further: beyond a thousand rows nothing was measured
-ROW_SHARE = 0.4  # a row of a search that answers needs this share of the floor
+LATE_SHARE = 0.6  # of late interaction in what a row says, beside its words
+BEST_OF_SESSION = 3
+# Deviations as they are among hundreds of rows, which count like some more rows: of two memories that are
+# nearly equal neither is far ahead, though each is one deviation from their mean.
+USUAL = {"dense": 0.1, "words": 1.1, "late": 0.075}
+USUAL_ROWS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Weights:
-    """How the z-scores are summed, and the absolute relevance that the best row of a search needs, were it
-    the only one; `raised_floor` says what it is among more."""
+class Fit:
+    """A logistic regression of relevance."""
 
-    dense: float
-    words: float
-    floor: float
+    constant: float
+    cosine: float
+    coverage: float
+    late: float = 0.0
+
+
+NO_COSINE = 0.0  # of a row without a vector
+# The constants are shifted so that a floor of .04 refuses one in a hundred of the questions that have an
+# answer.
+CHAT_LATE = Fit(-13.1, 6.64, 5.13, 20.5)
+CHAT = Fit(-8.9, 14.18, 10.04)
+PLAIN = Fit(-6.35, 9.98, 7.33)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Signals:
-    """What was measured of each row, (n,) each. `dense` is the best chunk's cosine, NaN without a vector;
-    `words` a BM25 score; `coverage` the IDF-weighted share of the query's words in the row, 0..1;
-    `identifiers` the bonus of the exact identifiers in it, in standard deviations."""
+class Evidence:
+    """What was measured of each row, (n,) each.
+
+    `messages` are the eligible rows of chats; `dense` is the best chunk's cosine, NaN without a vector;
+    `words`, `body` and `session` are BM25 scores of the row with the turn before it, of the row alone and of
+    its whole session; `nearby` and `coverage` the IDF-weighted share of the query's words within two turns
+    and in the row itself, 0..1; `identifiers` the bonus of the exact identifiers in it; `actor` 1 for
+    rows of the one speaker who is named; `date` how well the row's time fits the date asked for; `marks`
+    0/1 for each mark of a text and `wanted` what each mark adds to a message; `length` in words;
+    `previous` and `sessions` row and session numbers, -1 for none; `answers` rows whose turn before is
+    another speaker's question.
+    """
 
     eligible: Mask
+    messages: Mask
     dense: Floats
     words: Floats
+    body: Floats
+    session: Floats
+    nearby: Floats
     coverage: Floats
     identifiers: Floats
+    actor: Floats
+    date: Floats
+    marks: Mapping[str, Floats]
+    wanted: Mapping[str, float]
+    length: Floats
+    previous: Rows
+    sessions: Rows
+    answers: Mask
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Order:
-    """Rows that are relevant, best first, with their scores in [0,1], never rising down the list. The
-    other arrays are of all rows; `floor` is what was asked of the best one."""
+    """Rows that are relevant, best first, with their scores in [0,1], never rising down the list. `terms` are
+    the parts of `fused`, by name, and `relevance` how relevant each row is in itself, all (n,); `floor`
+    is what was asked of the best one."""
 
     rows: NDArray[np.intp]
     scores: Floats
     fused: Doubles
-    z_dense: Doubles
-    z_words: Doubles
+    terms: Mapping[str, Doubles]
     relevance: Floats
     floor: float
 
 
-def bm25(
-    counts: Sequence[Floats], lengths: Floats, previous: NDArray[np.int64], eligible: Mask
-) -> tuple[Floats, Floats]:
-    """BM25 and coverage of each row. `counts` has one array a term.
+def first_stage(e: Evidence, weights: Weights) -> dict[str, Doubles]:
+    """The terms whose sum picks the rows for late interaction."""
+    z_dense = zscores(e.dense, e.eligible, USUAL["dense"])
+    z_words, z_body = (zscores(of, e.eligible, USUAL["words"]) for of in (e.words, e.body))
+    m, p, chat = weights.first, weights.plain, e.messages
+    terms = {
+        "dense": np.where(chat, m["dense"], p["dense"]) * z_dense,
+        "words": np.where(chat, m["words"] * z_words, p["words"] * z_body),
+        "actor": np.where(chat, m["actor"], p["actor"]) * e.actor,
+        "date": np.where(chat, m["date"], p["date"]) * e.date,
+        "identifier": e.identifiers.astype(np.float64),
+    }
+    if chat.any():
+        asked_time = 1.0 if e.wanted.get("time") else 0.0
+        terms["session"] = chat * m["session"] * zscores(e.session, e.eligible)
+        terms["cues"] = chat * (
+            m["time"] * asked_time * e.marks["time"] + m["question"] * e.marks["question"]
+        )
+        terms["length"] = chat * m["length"] * zscores(np.log1p(e.length), e.eligible)
+    return terms
 
-    Robertson & Zaragoza, "The Probabilistic Relevance Framework", 2009, with Lucene's IDF, which is never
-    negative: ln(1 + (N - df + .5) / (df + .5)). A message's document is its own words and, at a weight of
-    PREVIOUS, those of the turn before, if that is eligible too; coverage looks at its own words only.
-    """
-    total = int(eligible.sum())
-    long = _with_previous(lengths, previous, eligible)
-    mean = float(long[eligible].mean(dtype=np.float64)) if total else 0.0
-    norm = K1 * (1 - B + B * long / mean) if mean > 0 else np.full_like(long, K1)
-    score, covered, weight = np.zeros_like(lengths), np.zeros_like(lengths), 0.0
-    for own in counts:
-        frequency = _with_previous(own, previous, eligible)
-        score += _idf(frequency[eligible], total) * frequency * (K1 + 1) / (frequency + norm)
-        rarity = _idf(own[eligible], total + UNSEEN_ROWS)
-        covered += rarity * (own > 0)
-        weight += rarity
-    return score, covered / weight if weight else covered
+
+def last_stage(e: Evidence, weights: Weights, late: Floats, sample: Mask) -> dict[str, Doubles]:
+    """The terms of the rows that late interaction has looked at. `late` (n,) is NaN for the others; `sample`
+    says from which rows its mean and deviation are taken."""
+    z_late = zscores(late, sample & e.eligible, USUAL["late"])
+    z_body = zscores(e.body, e.eligible, USUAL["words"])
+    m, p, chat = weights.message, weights.plain, e.messages
+    said = LATE_SHARE * z_late + (1 - LATE_SHARE) * z_body
+    terms = {
+        "late": np.where(chat, m["late"], p["late"]) * z_late,
+        "dense": np.where(chat, 0.0, p["dense"] * zscores(e.dense, e.eligible, USUAL["dense"])),
+        "words": np.where(chat, 0.0, p["words"] * z_body),
+        "actor": np.where(chat, m["actor"], p["actor"]) * e.actor,
+        "date": np.where(chat, m["date"], p["date"]) * e.date,
+        "identifier": e.identifiers.astype(np.float64),
+    }
+    if chat.any():
+        best = zscores(best_of_session(said, e.sessions, e.eligible), e.eligible)
+        before = np.where(e.answers, said[e.previous], 0.0)
+        wanted = sum((weight * e.marks[mark] for mark, weight in e.wanted.items()), np.zeros(len(said)))
+        manner = m["question"] * e.marks["question"] + m["first"] * e.marks["first"]
+        terms["session"] = chat * (m["session"] * zscores(e.session, e.eligible) + m["session_best"] * best)
+        terms["nearby"] = chat * m["coverage"] * zscores(e.nearby, e.eligible)
+        terms["answer"] = chat * m["answer"] * before
+        terms["cues"] = chat * (wanted + manner)
+    return terms
+
+
+def best_of_session(values: Doubles, sessions: Rows, eligible: Mask) -> Floats:
+    """(n,) for each row the mean of the best three values of its session; 0 without one."""
+    result = np.zeros(len(values), np.float32)
+    rows = np.flatnonzero(eligible & (sessions >= 0))
+    if not len(rows):
+        return result
+    order = rows[np.lexsort((-values[rows], sessions[rows]))]
+    of = sessions[order]
+    starts = np.flatnonzero(np.insert(np.diff(of) != 0, 0, True))
+    place = np.arange(len(order)) - np.repeat(starts, np.diff(np.append(starts, len(order))))
+    top = place < BEST_OF_SESSION
+    number = int(of.max()) + 1
+    total = np.bincount(of[top], values[order[top]], number)
+    mean = total / np.maximum(np.bincount(of[top], minlength=number), 1)
+    result[rows] = mean[sessions[rows]]
+    return result
 
 
 def identifier_bonus(counts: Sequence[Floats], codes: Sequence[bool], eligible: Mask) -> Floats:
@@ -99,25 +170,82 @@ def identifier_bonus(counts: Sequence[Floats], codes: Sequence[bool], eligible: 
     return bonus
 
 
-def order(signals: Signals, weights: Weights, limit: int, tie: Callable[[int], int]) -> Order:
-    """Fuse the signals and pick the best `limit`. `tie` decides between equal rows (higher first), so that
-    the order in which a store holds them never shows."""
-    z_dense = zscores(signals.dense, signals.eligible)
-    z_words = zscores(signals.words, signals.eligible)
-    # Rounded, because sums over other orders of the same rows differ in the last places.
-    fused = np.round(weights.dense * z_dense + weights.words * z_words + signals.identifiers, 9)
-    relevance = absolute_relevance(signals)
-    floor = raised_floor(weights.floor, int(signals.eligible.sum()))
-    answers = relevance.max(where=signals.eligible, initial=0) >= floor
-    rows = np.flatnonzero(signals.eligible & (relevance >= ROW_SHARE * floor) & answers)
-    best = rows[_best(fused[rows], limit, lambda place: tie(int(rows[place])))]
+def pool(first: Doubles, eligible: Mask, size: int) -> NDArray[np.intp]:
+    """The best `size` eligible rows; all that tie with the last."""
+    rows = np.flatnonzero(eligible)
+    if len(rows) <= size:
+        return rows
+    best: NDArray[np.intp] = rows[first[rows] >= np.partition(first[rows], -size)[-size]]
+    return best
+
+
+def below(last: Doubles, first: Doubles, looked_at: Mask, eligible: Mask) -> Doubles:
+    """`last` for rows that were looked at, and the other eligible ones by `first` beneath all of them."""
+    others = eligible & ~looked_at
+    if not others.any():
+        return last
+    top = float(first[others].max())
+    least = float(last[looked_at].min()) if looked_at.any() else 0.0
+    return np.where(looked_at, last, least - 1.0 - (top - first))
+
+
+def order(
+    e: Evidence,
+    fused: Doubles,
+    terms: Mapping[str, Doubles],
+    relevance: Floats,
+    floor: float,
+    limit: int,
+    tie: Callable[[int], int],
+    same: Callable[[int], object],
+) -> Order:
+    """Pick the best `limit` by `fused`. `tie` decides between equal rows (higher first), so that the order in
+    which a store holds them never shows; of rows with the `same` key only the first counts, so that repeats
+    push nothing out."""
+    fused = np.round(fused, 9)  # sums over other orders of the same rows differ in the last places
+    answers = relevance.max(where=e.eligible, initial=0) >= floor
+    rows = np.flatnonzero(e.eligible & _fits(e) & answers)
+    best = _distinct(fused, rows, limit, tie, same)
     # z-scores order; absolute evidence says how good. A row is called as good as the best one below it, and
     # those below the last one shown count too.
-    left_out = np.ones(len(fused), np.bool_)
-    left_out[best] = False
-    below = relevance[rows].max(where=left_out[rows], initial=0)
-    scores = np.maximum.accumulate(np.append(relevance[best], below)[::-1])[::-1][:-1]
-    return Order(best, scores, fused, z_dense, z_words, relevance, floor)
+    rest = _best_left_out(relevance, rows, best, same)
+    scores = np.maximum.accumulate(np.append(relevance[best], rest)[::-1])[::-1][:-1]
+    return Order(best, scores.astype(np.float32), fused, terms, relevance, floor)
+
+
+def _fits(e: Evidence) -> Mask:
+    """Whether anything at all ties a row to the query: one without a vector may share nothing with it."""
+    shares = [e.words, e.body, e.session, e.nearby, e.identifiers, e.actor, e.date]
+    fits: Mask = ~np.isnan(e.dense) | np.any([share > 0 for share in shares], axis=0)
+    return fits
+
+
+def _best_left_out(
+    relevance: Floats, rows: Rows, best: NDArray[np.intp], same: Callable[[int], object]
+) -> float:
+    """The highest relevance of the `rows` that are neither shown nor equal to one shown; 0 when none has more
+    than the last one shown."""
+    if not len(best):
+        return 0.0
+    shown = {same(row) for row in best.tolist()}
+    better = rows[relevance[rows] > relevance[best[-1]]]
+    ranked = better[np.argsort(-relevance[better])].tolist()
+    return next((float(relevance[row]) for row in ranked if same(row) not in shown), 0.0)
+
+
+def _distinct(
+    fused: Doubles, rows: Rows, limit: int, tie: Callable[[int], int], same: Callable[[int], object]
+) -> NDArray[np.intp]:
+    """The best `limit` rows that differ."""
+    take = limit + 8
+    while True:
+        ranked = rows[_best(fused[rows], take, lambda place: tie(int(rows[place])))]
+        first: dict[object, int] = {}
+        for row in ranked.tolist():
+            first.setdefault(same(row), row)
+        if len(first) >= limit or take >= len(rows):
+            return np.array(list(first.values())[:limit], np.intp)
+        take *= 4
 
 
 def _best(fused: Doubles, limit: int, tie: Callable[[int], int]) -> NDArray[np.intp]:
@@ -134,46 +262,34 @@ def _best(fused: Doubles, limit: int, tie: Callable[[int], int]) -> NDArray[np.i
     return places[np.lexsort((-ties, -fused[places]))][:limit]
 
 
-def raised_floor(floor: float, rows: int) -> float:
-    """The relevance that the best of so many rows needs. The best of N unrelated rows looks the more
-    relevant the larger N is, and so does the best of N related ones: both were measured to rise with log N.
-    One bar for all sizes either refuses questions to small partitions or lets large ones answer all."""
-    tenfolds = min(math.log10(max(rows, 1)), MEASURED_TENFOLDS)
-    return min(floor * (1 + FLOOR_RISE * tenfolds), 1.0)
-
-
-def absolute_relevance(signals: Signals) -> Floats:
-    """How relevant a row is in itself, 0..1, whatever else is stored: 1 for an exact identifier, else the
-    noisy-or of what the cosine and the shared words say. Holds for a partition of one memory too."""
-    cosine = np.where(np.isnan(signals.dense), np.float32(-1), signals.dense)
-    dense = np.clip((cosine - NO_COSINE) / (FULL_COSINE - NO_COSINE), 0, 1)
-    told = 1 - (1 - dense) * (1 - WORDS_TRUST * signals.coverage)
-    relevance: Floats = np.where(signals.identifiers > 0, np.float32(1), told).astype(np.float32)
+def absolute_relevance(e: Evidence, pieces: Floats | None) -> Floats:
+    """How relevant a row is in itself, 0..1: 1 for an exact identifier, else a logistic regression on the
+    cosine, the share of the words and, in chats, late interaction. Fitted to tell questions that a set of
+    memories answers from questions of another set; docs/retrieval.md has the figures."""
+    cosine = np.where(np.isnan(e.dense), NO_COSINE, e.dense)
+    logit = np.where(e.messages, _logit(CHAT, cosine, e.coverage), _logit(PLAIN, cosine, e.coverage))
+    if pieces is not None:
+        looked_at = e.messages & ~np.isnan(pieces)
+        late = np.where(looked_at, pieces, 0)
+        logit = np.where(looked_at, _logit(CHAT_LATE, cosine, e.coverage) + CHAT_LATE.late * late, logit)
+    relevance: Floats = np.where(e.identifiers > 0, 1, 1 / (1 + np.exp(-logit))).astype(np.float32)
     return relevance
 
 
-def zscores(values: Floats, eligible: Mask) -> Doubles:
-    """(value - mean) / deviation over the eligible rows that have a value; 0 for a constant and for NaN."""
+def _logit(fit: Fit, cosine: Floats, coverage: Floats) -> Floats:
+    return fit.constant + fit.cosine * cosine + fit.coverage * coverage
+
+
+def zscores(values: NDArray[np.floating], eligible: Mask, usual: float | None = None) -> Doubles:
+    """(value - mean) / deviation over the eligible rows that have a value; 0 for a constant and for NaN. The
+    deviation of few rows is drawn towards the `usual` one."""
     missing = np.isnan(values)
     known = values[eligible & ~missing].astype(np.float64)
     if not known.size or np.ptp(known) < 1e-6:  # no spread but that of rounding
         return np.zeros(len(values))
-    scores: Doubles = (values - known.mean()) / known.std()
+    variance = known.var()
+    if usual is not None:
+        variance = (known.size * variance + USUAL_ROWS * usual**2) / (known.size + USUAL_ROWS)
+    scores: Doubles = (values - known.mean()) / np.sqrt(variance)
     scores[missing] = 0
     return scores
-
-
-def _idf(frequency: Floats, total: int) -> float:
-    """Lucene's, of a term with these frequencies among `total` rows."""
-    df = int(np.count_nonzero(frequency))
-    return math.log(1 + (total - df + 0.5) / (df + 0.5))
-
-
-def _with_previous(values: Floats, previous: NDArray[np.int64], eligible: Mask) -> Floats:
-    """Each row's value plus PREVIOUS times that of the turn before; 0 for what is not eligible or not there
-    (-1 points at the appended 0)."""
-    own = values * eligible
-    if previous.max(initial=-1) < 0:  # no messages
-        return own
-    with_none = np.append(own, np.float32(0))
-    return own + np.float32(PREVIOUS) * with_none[previous]

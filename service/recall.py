@@ -1,45 +1,85 @@
 """Search: which memories of some partitions answer a query. Planned as a frozen value, scored exactly over
-every eligible row of immutable snapshots; never writes."""
+every eligible row of immutable snapshots, the best of them looked at again word piece by word piece; never
+writes."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import orjson
-from numpy.typing import NDArray
 
-from models import verbatim
 from models.answers import Explanation
-from models.authority import rank
-from models.layers import KINDS, LAYERS, STATUSES
+from models.draft import content_key
+from models.embedder import QueryEncoding
+from models.layers import KINDS, STATUSES
 from models.memory import Memory
-from models.requests import Filters, SearchMemories
-from service import ranking
-from service.ranking import Floats, Mask, Order, Signals, Weights
+from models.requests import SearchMemories
+from models.token_codes import TokenCodes, project
+from service import late, lexical, ranking, trust
+from service.corpus import Corpus, Floats, Mask, successors
+from service.question import Asked, named_actors, wanted_marks, without_actors
+from service.ranking import Evidence, Order
+from service.trust import Recipe
+from service.weights import Weights
+from stores.marks import MARKS
 from stores.resident import Snapshot
-from stores.words import identifiers, is_code, query_terms
+from stores.words import identifiers, is_code, is_stop, query_terms, stem
 
 NEAR = 0.3  # the cosine from which a hit is said to be matched by its vector
+_MESSAGE, _ACTIVE = KINDS.index("message"), STATUSES.index("active")
+# Written like the key of one thing: letters first, `714-C`, or a hash; unlike a date, a time or `1990s`.
+_CODE = re.compile(r"[^\W\d_]|\d+[-_/][^\W\d_]\Z|(?=[\da-f-]*[a-f])[\da-f-]{7,}\Z")
+
+Tokens = Callable[[Sequence[str]], Mapping[str, Sequence[TokenCodes]]]
+"""The stored word pieces of some memories, a list of chunks for each id that has any."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A search before it runs: what is asked, of which rows, by which weights."""
+    """A search before it runs: what is asked, of which rows, by which weights. `bare` is the query without
+    the speakers whom it names; `now` is epoch ms."""
 
     request: SearchMemories
+    bare: str
+    actors: tuple[str, ...]
     terms: tuple[str, ...]
+    bare_terms: frozenset[str]
     identifiers: tuple[str, ...]
+    asked: Asked
     weights: Weights
+    recipe: Recipe
+    now: int
 
     @classmethod
-    def of(cls, request: SearchMemories, weights: Weights) -> "Plan":
-        names = tuple("=" + name for name in identifiers(request.query))
-        return cls(request, query_terms(request.query), names, weights)
+    def of(
+        cls, request: SearchMemories, actors: Sequence[str], weights: Weights, recipe: Recipe, now: int
+    ) -> "Plan":
+        named = tuple(named_actors(request.query, actors))
+        bare = without_actors(request.query, named)
+        return cls(
+            request,
+            bare,
+            named,
+            query_terms(request.query),
+            frozenset(query_terms(bare)),
+            tuple("=" + name for name in identifiers(request.query)),
+            Asked.of(request.query),
+            weights,
+            recipe,
+            now,
+        )
 
     @property
     def index_terms(self) -> tuple[str, ...]:
-        return (*self.terms, *self.identifiers)
+        return (*self.terms, *self.identifiers, *("~" + mark for mark in MARKS))
+
+
+@dataclass(frozen=True, slots=True)
+class QueryMeaning:
+    """A query as the model sees it: its encoding, and for each piece where its word begins in the text."""
+
+    encoding: QueryEncoding
+    starts: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,167 +98,182 @@ class Result:
     candidates: int  # rows that passed the filters
 
 
-def without_actors(query: str, actors: Iterable[str]) -> str:
-    """The query without the names of known speakers. They dominate the cosine and say nothing of the
-    subject: stripping them lifts dense R@10 on LoCoMo from .44 to .60. Words still match them."""
-    folded = query.casefold()
-    bare = query
-    # The longest first, so that `Ann` leaves no half of `Ann Lee`.
-    for actor in sorted((a for a in actors if a.casefold() in folded), key=lambda a: (-len(a), a)):
-        name = rf"(?<!\w){re.escape(actor)}(?!\w)(?:['’]s\b)?"
-        bare = re.sub(name, " ", bare, flags=re.IGNORECASE)
-    bare = " ".join(bare.split())
-    return bare if re.search(r"\w", bare) else query
-
-
-def search(plan: Plan, snapshots: Sequence[Snapshot], vector: Floats | None) -> Result:
-    """Score every eligible row. `vector` (dimensions,) float32 of the bare query; None: words only."""
-    corpus = _Corpus.of(snapshots)
-    eligible = _eligible(corpus, plan.request)
+def search(
+    plan: Plan, snapshots: Sequence[Snapshot], query: QueryMeaning | None, tokens: Tokens | None
+) -> Result:
+    """Score every eligible row. Without `query` by words only; without `tokens` no row is looked at again."""
+    corpus = Corpus.of(snapshots)
+    eligible = corpus.eligible(plan.request)
     candidates = int(eligible.sum())
-    if not candidates:
-        return Result((), 0)
-    words, coverage = ranking.bm25(
-        [corpus.counts(term) for term in plan.terms], corpus.lengths, corpus.previous, eligible
+    if not candidates or _names_unknown_code(plan, corpus, eligible):
+        return Result((), candidates)
+    evidence = _evidence(plan, corpus, eligible, None if query is None else query.encoding.vector)
+    terms = ranking.first_stage(evidence, plan.weights)
+    fused = _sum(terms)
+    pieces = None
+    if query is not None and tokens is not None and len(query.encoding.tokens):
+        looked_at = np.zeros(len(eligible), np.bool_)
+        looked_at[ranking.pool(fused, eligible, late.POOL)] = True
+        pieces, sample = _look_again(plan, corpus, evidence, looked_at, query, tokens)
+        if pieces is not None:
+            terms = ranking.last_stage(evidence, plan.weights, pieces, sample)
+            fused = ranking.below(_sum(terms), fused, looked_at, eligible)
+    relevance = ranking.absolute_relevance(evidence, pieces)
+    if plan.actors and plan.bare == plan.request.query:  # only a name: all that they said is asked for
+        relevance = np.maximum(relevance, evidence.actor)
+    trusted = trust.terms(corpus.all, plan.recipe, plan.now)
+    # Authority settles among what is relevant; it lifts nothing that is not.
+    trusted["authority"] *= relevance >= plan.weights.floor
+    current = corpus.all("statuses") == _ACTIVE
+    fused = trust.heads_first(fused + _sum(trusted), corpus.rows, current, eligible)
+    order = ranking.order(
+        evidence,
+        fused,
+        terms | trusted,
+        relevance,
+        plan.weights.floor,
+        plan.request.limit,
+        lambda row: corpus.rows[row].seq,  # the later written first
+        lambda row: (content_key(corpus.rows[row].content), corpus.rows[row].state.frame),
     )
-    signals = Signals(
-        eligible,
-        corpus.cosines(vector),
-        words,
-        coverage,
-        _identifier_bonus(plan, corpus, eligible),
+    hits = tuple(_found(plan, evidence, corpus, order, place) for place in range(len(order.rows)))
+    return Result(hits, candidates)
+
+
+def _sum(terms: Mapping[str, ranking.Doubles]) -> ranking.Doubles:
+    total: ranking.Doubles = np.sum(list(terms.values()), axis=0)
+    return total
+
+
+def _names_unknown_code(plan: Plan, corpus: Corpus, eligible: Mask) -> bool:
+    """Whether the query asks for a code (`ERR-4711`) that no memory has, not even in words (`ERR 4711`):
+    others like it would not answer."""
+    codes = [name[1:] for name in plan.identifiers if _CODE.match(name[1:]) and is_code(name, digits=3)]
+    spellings = [("=" + code,) for code in codes] + [query_terms(code) for code in codes]
+    return bool(codes) and not any(
+        (np.all([corpus.counts(term) for term in terms], axis=0) & eligible).any()
+        for terms in spellings
+        if set(terms) <= {*plan.terms, *plan.identifiers}
     )
-    order = ranking.order(signals, plan.weights, plan.request.limit, lambda row: corpus.rows[row].seq)
-    hits = [_found(plan, corpus, signals, order, place) for place in range(len(order.rows))]
-    return Result(tuple(hits), candidates)
 
 
-def _identifier_bonus(plan: Plan, corpus: "_Corpus", eligible: Mask) -> Floats:
-    counts = [corpus.counts(name) for name in plan.identifiers]
-    return ranking.identifier_bonus(counts, [is_code(name) for name in plan.identifiers], eligible)
+def _evidence(plan: Plan, corpus: Corpus, eligible: Mask, vector: Floats | None) -> Evidence:
+    counts = np.zeros((len(plan.terms), len(eligible)), np.float32)
+    for at, term in enumerate(plan.terms):
+        counts[at] = corpus.counts(term)
+    counts *= eligible
+    lengths = corpus.lengths * eligible
+    own = counts[[term in plan.bare_terms for term in plan.terms]]
+    codes = [corpus.counts(name) for name in plan.identifiers]
+    marks = {mark: corpus.counts("~" + mark) for mark in MARKS}
+    messages = (corpus.all("kinds") == _MESSAGE) & eligible
+    previous = np.where(eligible & (corpus.previous >= 0) & eligible[corpus.previous], corpus.previous, -1)
+    chat = bool(messages.any())
+    following = successors(previous) if chat else previous
+    return Evidence(
+        eligible=eligible,
+        messages=messages,
+        dense=corpus.cosines(vector),
+        words=lexical.bm25(
+            lexical.with_previous(counts, previous), lexical.with_previous(lengths, previous), eligible
+        )
+        if chat
+        else lexical.bm25(counts, lengths, eligible),
+        body=lexical.bm25(own, lengths, eligible),
+        session=_sessions(counts, lengths, corpus) if chat else np.zeros(len(eligible), np.float32),
+        nearby=lexical.coverage(lexical.nearby(own, previous, following), eligible, 0)
+        if chat
+        else np.zeros(len(eligible), np.float32),
+        coverage=lexical.coverage(counts, eligible),
+        identifiers=ranking.identifier_bonus(codes, [is_code(name) for name in plan.identifiers], eligible),
+        actor=_said_by(plan.actors, corpus),
+        date=plan.asked.date_match(corpus.all("times"))
+        if plan.asked.dated
+        else np.zeros(len(eligible), np.float32),
+        marks=marks,
+        wanted=wanted_marks(plan.asked, plan.weights.message),
+        length=lengths,
+        previous=previous,
+        sessions=corpus.sessions,
+        answers=(previous >= 0)
+        & (marks["question"][previous] > 0)
+        & (corpus.speakers != corpus.speakers[previous]),
+    )
 
 
-def _found(plan: Plan, corpus: "_Corpus", signals: Signals, order: Order, place: int) -> Found:
+def _sessions(counts: Floats, lengths: Floats, corpus: Corpus) -> Floats:
+    """(n,) BM25 of each row's whole session."""
+    number = corpus.session_count
+    if not number:
+        return np.zeros(len(lengths), np.float32)
+    long = lexical.by_session(lengths[None], corpus.sessions, number)[0]
+    scores = lexical.bm25(lexical.by_session(counts, corpus.sessions, number), long, long > 0)
+    return np.where(corpus.sessions >= 0, scores[corpus.sessions], np.float32(0))
+
+
+def _said_by(named: Sequence[str], corpus: Corpus) -> Floats:
+    """(n,) 1 for rows of the one speaker who is named; nothing when several are."""
+    if len(named) != 1:
+        return np.zeros(len(corpus.rows), np.float32)
+    same = [place for place, actor in enumerate(corpus.actors) if actor.casefold() == named[0].casefold()]
+    return np.isin(corpus.speakers, same).astype(np.float32)
+
+
+def _look_again(
+    plan: Plan, corpus: Corpus, e: Evidence, looked_at: Mask, query: QueryMeaning, tokens: Tokens
+) -> tuple[Floats | None, Mask]:
+    """(n,) how well the word pieces of the rows in the pool fit the query's, NaN for others, and the sample
+    that says what is usual; None when no row has pieces."""
+    sample = late.sample(corpus.all("lots"), e.eligible)
+    rows = looked_at | sample
+    rows[e.previous[looked_at & e.answers]] = True  # what they answer
+    at = np.flatnonzero(rows)
+    found = tokens([corpus.rows[row].memory_id for row in at])
+    if not found:
+        return None, sample
+    asked = late.QueryTokens(project(query.encoding.tokens), _piece_weights(plan, corpus, e, query))
+    scores = np.full(len(e.eligible), np.nan, np.float32)
+    scores[at] = late.best_chunks(
+        asked, [found.get(corpus.rows[row].memory_id, ()) for row in at], e.messages[at]
+    )
+    return scores, sample
+
+
+def _piece_weights(plan: Plan, corpus: Corpus, e: Evidence, query: QueryMeaning) -> Floats:
+    """(t,) the rarity of the word that each piece of the query belongs to."""
+    total = int(e.eligible.sum()) + lexical.UNSEEN_ROWS
+    words = [(match.start(), match.end(), match[0].casefold()) for match in re.finditer(r"\w+", plan.bare)]
+    weights = []
+    for start in query.starts[: len(query.encoding.tokens)]:
+        word = next((word for begin, end, word in words if begin <= start < end), None)
+        if word is None:
+            weights.append(late.PUNCTUATION)
+        elif is_stop(word):
+            weights.append(late.STOP_WORD)
+        else:
+            term = stem(word)
+            documents = np.count_nonzero(corpus.counts(term)[e.eligible]) if term in plan.terms else 0
+            weights.append(float(lexical.idf(np.array([documents]), total)[0]))
+    return np.array(weights, np.float32)
+
+
+def _found(plan: Plan, e: Evidence, corpus: Corpus, order: Order, place: int) -> Found:
     row = int(order.rows[place])
-    dense = float(signals.dense[row])
+    dense = float(e.dense[row])
     matched = {
         "vector": dense >= NEAR,
-        "words": signals.coverage[row] > 0,
-        "identifier": signals.identifiers[row] > 0,
+        "words": e.coverage[row] > 0,
+        "identifier": e.identifiers[row] > 0,
     }
     explanation: Explanation = {
         "dense": None if np.isnan(dense) else round(dense, 6),
-        "words": round(float(signals.coverage[row]), 6),
+        "words": round(float(e.coverage[row]), 6),
         "identifier": 1.0 if matched["identifier"] else 0.0,
-        "z_dense": round(float(order.z_dense[row]), 6),
-        "z_words": round(float(order.z_words[row]), 6),
+        "terms": {name: round(float(values[row]), 6) for name, values in order.terms.items()},
         "fused": round(float(order.fused[row]), 6),
         "relevance": round(float(order.relevance[row]), 6),
-        "weights": {"dense": plan.weights.dense, "words": plan.weights.words, "floor": round(order.floor, 6)},
+        "floor": round(order.floor, 6),
+        "weights": f"{plan.weights.version}:{plan.recipe.name}",
     }
     by = tuple(name for name, yes in matched.items() if yes) or ("vector",)
     return Found(corpus.rows[row], round(float(order.scores[place]), 6), by, explanation)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Corpus:
-    """Snapshots laid end to end, so that one set of statistics covers all that the caller reaches."""
-
-    snapshots: Sequence[Snapshot]
-    starts: tuple[int, ...]
-    rows: list[Memory]
-    lengths: Floats
-    previous: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, snapshots: Sequence[Snapshot]) -> "_Corpus":
-        starts: list[int] = []
-        rows: list[Memory] = []
-        previous: list[NDArray[np.int64]] = []
-        for snapshot in snapshots:
-            start = len(rows)
-            starts.append(start)
-            previous.append(np.where(snapshot.previous < 0, -1, snapshot.previous + start))
-            rows += snapshot.rows
-        lengths = np.concatenate([snapshot.lengths for snapshot in snapshots])
-        return cls(snapshots, tuple(starts), rows, lengths, np.concatenate(previous))
-
-    def codes(self, name: str) -> NDArray[np.uint8]:
-        return np.concatenate([getattr(snapshot, name) for snapshot in self.snapshots])
-
-    def counts(self, term: str) -> Floats:
-        """(n,) how often a term stands in each row."""
-        counts = np.zeros(len(self.rows), np.float32)
-        for start, snapshot in zip(self.starts, self.snapshots, strict=True):
-            postings = snapshot.postings[term]
-            counts[postings[:, 0] + np.uint32(start)] = postings[:, 1]
-        return counts
-
-    def cosines(self, vector: Floats | None) -> Floats:
-        """(n,) the best chunk's cosine of each row, NaN for a row without vectors."""
-        best = np.full(len(self.rows), -np.inf, np.float32)
-        for start, snapshot in zip(self.starts, self.snapshots, strict=True):
-            if vector is not None and len(snapshot.owners):
-                # Not `@`: BLAS rounds a row by its place, and equal memories would not be equally near.
-                cosines = np.einsum("md,d->m", snapshot.vectors, vector)
-                np.maximum.at(best, snapshot.owners + start, cosines)
-        best[np.isneginf(best)] = np.nan
-        return best
-
-
-def _eligible(corpus: _Corpus, filters: Filters) -> Mask:
-    """(n,) which rows pass every filter. The cheap ones first, over codes; the rest row by row."""
-    mask = _among(corpus.codes("statuses"), [STATUSES.index(status) for status in filters.statuses])
-    if filters.layers:
-        mask &= _among(corpus.codes("layers"), [LAYERS.index(layer) for layer in filters.layers])
-    if filters.kinds:
-        mask &= _among(corpus.codes("kinds"), [KINDS.index(kind) for kind in filters.kinds])
-    if _has_row_filters(filters):
-        wanted = {key: _canonical(value) for key, value in filters.metadata.items()}
-        for row in np.flatnonzero(mask):
-            mask[row] = _passes(corpus.rows[row], filters, wanted)
-    return mask
-
-
-def _among(codes: NDArray[np.uint8], wanted: list[int]) -> Mask:
-    among = np.zeros(256, np.bool_)
-    among[wanted] = True
-    return among[codes]
-
-
-_CODED = {"layers", "kinds", "statuses", "tags_match"}
-
-
-def _has_row_filters(filters: Filters) -> bool:
-    return any(
-        getattr(filters, name) not in (None, [], {}) for name in Filters.model_fields if name not in _CODED
-    )
-
-
-def _passes(memory: Memory, filters: Filters, metadata: dict[str, bytes]) -> bool:
-    state = memory.state
-    at = memory.memory_at
-    if filters.tags:
-        has = [tag in state.tags for tag in filters.tags]
-        if not (all(has) if filters.tags_match == "all" else any(has)):
-            return False
-    return (
-        filters.session_id in (None, memory.session_id)
-        and filters.project in (None, memory.project)
-        and filters.frame in (None, state.frame)
-        and (filters.memory_at_from is None or (at is not None and at >= filters.memory_at_from))
-        and (filters.memory_at_to is None or (at is not None and at <= filters.memory_at_to))
-        and (filters.min_authority is None or rank(memory.source_authority) >= rank(filters.min_authority))
-        and (filters.min_confidence is None or state.confidence >= filters.min_confidence)
-        and (not metadata or _has_metadata(state.custom, metadata))
-    )
-
-
-def _has_metadata(custom: str, wanted: dict[str, bytes]) -> bool:
-    values = orjson.loads(custom)
-    return all(key in values and _canonical(values[key]) == text for key, text in wanted.items())
-
-
-def _canonical(value: object) -> bytes:
-    """Equal for equal JSON values; 2, 2.0, "2" and true are four."""
-    return orjson.dumps(orjson.loads(verbatim.dump(value)), option=orjson.OPT_SORT_KEYS)

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from service.weights import names as weight_names
 
 PREFIX = "BRAIN_"
 # Read elsewhere: who calls and where, rather than how the service runs.
@@ -21,6 +23,14 @@ DEFAULT_CONFIG = Path(__file__).resolve().parent.parent / "config.yaml"
 
 class SettingsError(Exception):
     """A setting that is unknown or wrong. The text names it and the next move."""
+
+
+def _known_weights(weights: dict[str, float]) -> dict[str, float]:
+    known = weight_names()
+    unknown = next((name for name in weights if name not in known), None)
+    if unknown is not None:
+        raise ValueError(f"has no weight {unknown!r}; there are {', '.join(known)}")
+    return weights
 
 
 class _Section(BaseModel):
@@ -67,10 +77,8 @@ class Doctor(_Section):
 
 
 class Search(_Section):
-    dense_weight: Weight = 0.5
-    words_weight: Weight = 0.5
-    relevance_floor: Annotated[float, Field(ge=0, le=1)] = 0.13
-    inline_rows: NotNegative = 2000
+    relevance_floor: Annotated[float, Field(ge=0, le=1)] = 0.012
+    weights: Annotated[dict[str, float], AfterValidator(_known_weights)] = {}
 
 
 class Mcp(_Section):

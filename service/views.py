@@ -48,13 +48,19 @@ async def history(brain: Brain, caller: Caller, request: GetHistory) -> Reply:
 
 
 async def profile(brain: Brain, caller: Caller, request: GetProfile) -> Reply:
+    lists = await profile_lists(brain, caller)
+    now = brain.clock()
+    return _cut(lists, request.limit, lambda memory: {**memory_fields(memory, "graph", now), "conflicts": []})
+
+
+async def profile_lists(brain: Brain, caller: Caller) -> dict[str, list[Memory]]:
+    """What is known of the user for good, by its sort, each list best first."""
     layers: tuple[Layer, ...] = ("l0_basic_info", "l4_identity", "l6_schema")
     active = await _of(brain, caller, LAYERS, ("active",))
     active.sort(key=lambda m: (rank(m.source_authority), m.state.confidence, m.seq), reverse=True)
     lists = {layer[:2]: [memory for memory in active if memory.layer == layer] for layer in layers}
     lists["pinned"] = [memory for memory in active if memory.state.provenance.pinned_at is not None]
-    now = brain.clock()
-    return _cut(lists, request.limit, lambda memory: {**memory_fields(memory, "graph", now), "conflicts": []})
+    return lists
 
 
 async def intentions(brain: Brain, caller: Caller, request: GetIntentions) -> Reply:

@@ -1,12 +1,12 @@
-"""A walk along the links of resident memories: breadth first, bounded, and inside the caller's reach."""
+"""A walk along the links of memories: breadth first, bounded, and inside the caller's reach."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from models.links import EdgeType
 from models.memory import Memory
-from models.scope import Caller, Partition
-from service.brain import Brain
+from models.scope import Partition
+from service.moment import Moment
 from stores.changes import Edge
 from stores.graph import MemoryGraph
 
@@ -18,30 +18,41 @@ class Walk:
     """`types` of links to follow, all when empty; `limit` memories at the most. What it has come to: `found`
     memories with their distance, nearest first, the `edges` that were walked, and whether there is more."""
 
-    brain: Brain
-    caller: Caller
+    moment: Moment
     types: frozenset[EdgeType]
     limit: int
     found: list[tuple[Memory, int]] = field(default_factory=list)
     edges: list[Edge] = field(default_factory=list)
     truncated: bool = False
+    _starts: set[str] = field(default_factory=set)
     _reached: set[str] = field(default_factory=set)
+    _came_by: dict[str, Edge] = field(default_factory=dict)
     _left_out: set[str] = field(default_factory=set)
     _walked: set[Edge] = field(default_factory=set)
 
-    async def go(self, start: Memory, hops: int) -> None:
-        """Walk from a memory that the caller may read. Raises StoreUnavailable."""
-        self._reached.add(start.memory_id)
-        level = [start]
+    async def go(self, starts: Sequence[Memory], hops: int) -> None:
+        """Walk from memories that the caller may read. Raises StoreUnavailable."""
+        self._starts.update(start.memory_id for start in starts)
+        self._reached |= self._starts
+        level = list(starts)
         for hop in range(1, hops + 1):
             fresh: list[Memory] = []
             for partition, members in _by_partition(level).items():
                 # Loaded one by one, and read at once: loading another may let this one go.
-                graph = (await self.brain.residents.load(partition)).graph
+                graph = await self.moment.graph(partition)
                 for memory in members:
                     fresh += self._step(graph, memory)
             self.found += [(memory, hop) for memory in fresh]
             level = fresh
+
+    def path(self, memory_id: str) -> list[Edge]:
+        """The links by which a memory was reached, from the start to it."""
+        path: list[Edge] = []
+        while memory_id not in self._starts:
+            edge = self._came_by[memory_id]
+            path.append(edge)
+            memory_id = edge.from_id if edge.to_id == memory_id else edge.to_id
+        return path[::-1]
 
     def _step(self, graph: MemoryGraph, memory: Memory) -> list[Memory]:
         """The memories that are reached from one for the first time."""
@@ -54,14 +65,15 @@ class Walk:
                 if self._visits >= MAX_VISITS:
                     self.truncated = True
                     break
-                node = graph.memory(other) or self._foreign(other)
+                node = graph.memory(other) or self.moment.memory(other)  # another user's, if readable
                 if node is None:
                     self._left_out.add(other)
                     continue
-                if len(self._reached) > self.limit:  # the start is one of them
+                if len(self._reached) >= self.limit + len(self._starts):
                     self.truncated = True
                     break
                 self._reached.add(other)
+                self._came_by[other] = edge
                 fresh.append(node)
             if edge not in self._walked:
                 self._walked.add(edge)
@@ -71,10 +83,6 @@ class Walk:
     @property
     def _visits(self) -> int:
         return len(self._reached) + len(self._left_out)
-
-    def _foreign(self, memory_id: str) -> Memory | None:
-        """A memory of another user in the scope, if the caller reads it; None for what is hidden."""
-        return next((m for m in self.brain.current([memory_id]) if self.caller.reaches(m.partition)), None)
 
     def _links(self, graph: MemoryGraph, memory_id: str) -> Iterator[Edge]:
         """The links of a memory, the session that it shares with others last: that says the least. A

@@ -18,8 +18,9 @@ from models.embedder import CannotEmbed
 from models.errors import BrainError
 from models.memory import Memory
 from models.scope import Scope
+from models.token_codes import Embedded
 from stores import outbox
-from stores.changes import Change, Floats
+from stores.changes import Change
 from stores.inserts import replace_vectors, requeue
 from stores.ledger import Ledger
 from stores.outbox import LONGEST_MS, Pace, Task
@@ -35,8 +36,8 @@ _LEDGER = -2
 _REFILL = 1_000  # plus the shard's number: a refill goes to another directory
 BROKEN_S = 1.6  # a shard that rests so long, while Chroma answers for others, is filled anew elsewhere
 
-Embed = Callable[[str], Awaitable[Floats]]
-"""The vectors (chunks, dimensions) of a text. Raises `CannotEmbed`."""
+Embed = Callable[[str], Awaitable[Embedded]]
+"""What the model makes of a text. Raises `CannotEmbed`."""
 
 
 class Applier:
@@ -171,27 +172,27 @@ class Applier:
         if not tasks:
             return False
         found = await asyncio.to_thread(self._ledger.find_all, [task.memory_id for task in tasks])
-        made = await asyncio.gather(*(self._vectors(found.get(task.memory_id)) for task in tasks))
+        made = await asyncio.gather(*(self._embedded(found.get(task.memory_id)) for task in tasks))
         for fault in made:
             if isinstance(fault, CannotEmbed) and fault.whole:
                 self._rest(_EMBEDDER, fault)
                 return False
 
         def write(transaction: Transaction) -> None:
-            for task, vectors in zip(tasks, made, strict=True):
-                if isinstance(vectors, CannotEmbed):
-                    outbox.fail(transaction, task, "embed", str(vectors))
-                elif outbox.finish(transaction, task, "embed") and vectors is not None:
+            for task, embedded in zip(tasks, made, strict=True):
+                if isinstance(embedded, CannotEmbed):
+                    outbox.fail(transaction, task, "embed", str(embedded))
+                elif outbox.finish(transaction, task, "embed") and embedded is not None:
                     memory = found[task.memory_id]
-                    replace_vectors(transaction, task.memory_id, fingerprint, vectors)
+                    replace_vectors(transaction, [task.memory_id], fingerprint, [embedded])
                     requeue(transaction, memory, "index", task.seq)
-                    transaction.changes.append(Change(memory, vectors=vectors))
+                    transaction.changes.append(Change(memory, vectors=embedded.vectors))
 
         await self._write(write)
         self._go_on(_EMBEDDER)
         return True
 
-    async def _vectors(self, memory: Memory | None) -> Floats | CannotEmbed | None:
+    async def _embedded(self, memory: Memory | None) -> Embedded | CannotEmbed | None:
         if memory is None or memory.hidden:
             return None
         try:

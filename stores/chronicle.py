@@ -8,8 +8,9 @@ from sqlalchemy import Connection, func, select
 
 from models.layers import HIDDEN
 from models.memory import Memory, State
-from models.scope import Caller, Scope
+from models.scope import Caller, Partition, Scope
 from stores.ledger import Ledger
+from stores.loading import StoredPartition, load_partition
 from stores.rows import holding, memory_from, select_memories
 from stores.schema import events, memories, versions
 
@@ -52,6 +53,15 @@ def stood_at(ledger: Ledger, memory: Memory, at: int) -> Memory | None:
     with ledger.snapshot() as connection:
         row = connection.execute(query).first()
         return None if row is None else memory.with_state(row.version, State.from_row(row.state))
+
+
+def partition_at(
+    ledger: Ledger, partition: Partition, fingerprint: str | None, event: int
+) -> StoredPartition:
+    """A partition as it stood after an event, with vectors of one fingerprint. What is hidden now is left
+    out."""
+    with ledger.snapshot() as connection:
+        return load_partition(connection, partition, fingerprint, event)
 
 
 def history(ledger: Ledger, caller: Caller, memory_id: str) -> History | None:

@@ -8,15 +8,15 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import structlog
-from sqlalchemy import delete, select
+from sqlalchemy import select
 
-from models.embedding import Encoder
-from stores.changes import Floats
-from stores.inserts import insert_vectors
+from models.embedder import compact
+from models.embedding import Encoder, Floats
+from models.token_codes import Embedded, TokenCodes
+from stores.inserts import replace_vectors
 from stores.ledger import Ledger
-from stores.schema import vectors, versions
+from stores.schema import versions
 from stores.writer import Transaction
 
 log = structlog.get_logger()
@@ -24,6 +24,7 @@ log = structlog.get_logger()
 WINDOW = 256  # memories in one commit
 RUN = 16  # chunks between two looks whether somebody waits for the processor
 
+Chunk = tuple[Floats, TokenCodes]
 Mark = Callable[[Transaction, str], None]
 """Told in each window's transaction which memory was the last."""
 
@@ -57,7 +58,7 @@ class EmbeddingRun:
                 texts = {id: memory.content for id, memory in found.items() if not memory.hidden}
                 made = await self.vectors(texts)
                 self.embedded += len(made)
-                self.chunks += sum(map(len, made.values()))
+                self.chunks += sum(len(embedded.pieces) for embedded in made.values())
                 if commit is not None:
                     self._told(await commit)
                 write = _Commit(self._encoder.fingerprint, made, window[-1], len(window), mark)
@@ -66,23 +67,23 @@ class EmbeddingRun:
             if commit is not None:
                 self._told(await commit)
 
-    async def vectors(self, texts: dict[str, str]) -> dict[str, Floats]:
-        """(chunks, dimensions) of each text by its id; without those that can't be embedded."""
+    async def vectors(self, texts: dict[str, str]) -> dict[str, Embedded]:
+        """What the model makes of each text by its id; without those that can't be embedded."""
         cut = await asyncio.to_thread(lambda: {id: self._chunks(id, text) for id, text in texts.items()})
         pieces = [(id, number) for id, chunks in cut.items() for number in range(len(chunks))]
         pieces.sort(key=lambda one: len(cut[one[0]][one[1]]))
-        made: dict[str, dict[int, Floats]] = {}
+        made: dict[str, dict[int, Chunk]] = {}
         for start in range(0, len(pieces), RUN):
             run = pieces[start : start + RUN]
             rows = await asyncio.to_thread(self._run, [cut[id][number] for id, number in run], run)
-            for (id, number), vector in zip(run, rows, strict=True):
-                if vector is not None:
-                    made.setdefault(id, {})[number] = vector
+            for (id, number), chunk in zip(run, rows, strict=True):
+                if chunk is not None:
+                    made.setdefault(id, {})[number] = chunk
             await self._pause()
         whole = {id: rows for id, rows in made.items() if len(rows) == len(cut[id])}
         if texts and not whole and not self.embedded:
             raise ModelUseless(f"the model embeds nothing: {next(iter(self.failed.values()), 'no chunks')}")
-        return {id: np.stack([rows[number] for number in sorted(rows)]) for id, rows in whole.items()}
+        return {id: Embedded.of([rows[number] for number in sorted(rows)]) for id, rows in whole.items()}
 
     def _chunks(self, id: str, text: str) -> list[list[int]]:
         try:
@@ -92,10 +93,10 @@ class EmbeddingRun:
             self.failed[id] = type(fault).__name__
             return []
 
-    def _run(self, chunks: Sequence[Sequence[int]], named: Sequence[tuple[str, int]]) -> list[Floats | None]:
-        """A vector for each chunk. When the run fails, each of its chunks is tried alone."""
+    def _run(self, chunks: Sequence[Sequence[int]], named: Sequence[tuple[str, int]]) -> list[Chunk | None]:
+        """What is kept of each chunk. When the run fails, each of its chunks is tried alone."""
         try:
-            return [encoding.vector for encoding in self._encoder.encode(chunks)]
+            return [compact(encoding) for encoding in self._encoder.encode(chunks)]
         except Exception as fault:  # noqa: BLE001 - the others go on; a trace may quote the text
             if len(chunks) == 1:
                 log.error("a memory can't be embedded", memory_id=named[0][0], fault=type(fault).__name__)
@@ -111,7 +112,7 @@ class ModelUseless(Exception):
 class _Commit:
     """The write of one window."""
 
-    def __init__(self, fingerprint: str, made: dict[str, Floats], last: str, count: int, mark: Mark | None):
+    def __init__(self, fingerprint: str, made: dict[str, Embedded], last: str, count: int, mark: Mark | None):
         self._fingerprint = fingerprint
         self._made = made
         self._last = last
@@ -119,11 +120,10 @@ class _Commit:
         self._mark = mark
 
     def __call__(self, transaction: Transaction) -> int:
-        alive = set(transaction.execute(_alive(list(self._made))).scalars())  # else a purge would be undone
-        old = vectors.c.memory_id.in_(list(alive)) & (vectors.c.fingerprint == self._fingerprint)
-        transaction.execute(delete(vectors).where(old))
-        for memory_id in sorted(alive):
-            insert_vectors(transaction, memory_id, self._fingerprint, self._made[memory_id])
+        alive = sorted(
+            transaction.execute(_alive(list(self._made))).scalars()
+        )  # else a purge would be undone
+        replace_vectors(transaction, alive, self._fingerprint, [self._made[memory_id] for memory_id in alive])
         if self._mark is not None:
             self._mark(transaction, self._last)
         return self._count

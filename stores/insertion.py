@@ -71,13 +71,14 @@ def insert_memory(act: Act, transaction: Transaction, draft: Draft) -> Stored:
     links = lineage_edges(memory)
     insert_edges(transaction, links, seq)
     # The model may have been changed since they were made: then they are made anew, through the outbox.
-    vectors = draft.vectors if draft.vectors is None or transaction.counts(act.fingerprint) else None
-    if vectors is not None and act.fingerprint is not None:
-        insert_vectors(transaction, id, act.fingerprint, vectors)
-    queue(transaction, memory, "embed" if vectors is None else "index", seq)
+    embedded = draft.embedded if transaction.counts(act.fingerprint) else None
+    if embedded is not None and act.fingerprint is not None:
+        insert_vectors(transaction, id, act.fingerprint, embedded)
+    queue(transaction, memory, "embed" if embedded is None else "index", seq)
+    vectors = None if embedded is None else embedded.vectors
     transaction.changes.append(Change(memory, draft.terms, vectors, links))
     tell_others(transaction, memory, links)
-    return Stored(id, False, vectors is not None)
+    return Stored(id, False, embedded is not None)
 
 
 def seated(transaction: Transaction, memory: Memory) -> Memory:

@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from sqlalchemy import delete
 
 from models.memory import Memory
-from stores.changes import Edge, Floats
-from stores.schema import edges, outbox, vectors
+from models.token_codes import Embedded
+from stores.changes import Edge
+from stores.schema import edges, outbox, token_vectors, vectors
+from stores.token_rows import token_rows
 from stores.vdb import shard_of
 from stores.writer import Transaction
 
@@ -27,13 +29,14 @@ def insert_edges(transaction: Transaction, links: Sequence[Edge], seq: int) -> N
     transaction.insert(edges, rows)
 
 
-def insert_vectors(transaction: Transaction, memory_id: str, fingerprint: str, matrix: Floats) -> None:
-    """Store the vectors (chunks, dimensions) of a memory."""
+def insert_vectors(transaction: Transaction, memory_id: str, fingerprint: str, embedded: Embedded) -> None:
+    """Store the vectors and word pieces of a memory that has none of this fingerprint."""
     rows = [
         {"memory_id": memory_id, "chunk": chunk, "fingerprint": fingerprint, "vector": vector.tobytes()}
-        for chunk, vector in enumerate(matrix.astype("<f4", copy=False))
+        for chunk, vector in enumerate(embedded.vectors.astype("<f4", copy=False))
     ]
     transaction.insert(vectors, rows)
+    transaction.insert(token_vectors, token_rows(memory_id, fingerprint, embedded.pieces))
 
 
 def requeue(transaction: Transaction, memory: Memory, task: str, seq: int) -> None:
@@ -43,11 +46,15 @@ def requeue(transaction: Transaction, memory: Memory, task: str, seq: int) -> No
     queue(transaction, memory, task, seq)
 
 
-def replace_vectors(transaction: Transaction, memory_id: str, fingerprint: str, matrix: Floats) -> None:
+def replace_vectors(
+    transaction: Transaction, memory_ids: Sequence[str], fingerprint: str, embedded: Sequence[Embedded]
+) -> None:
     """Store them instead of those that were there, if any: embedding a memory twice is harmless."""
-    old = (vectors.c.memory_id == memory_id) & (vectors.c.fingerprint == fingerprint)
-    transaction.execute(delete(vectors).where(old))
-    insert_vectors(transaction, memory_id, fingerprint, matrix)
+    for table in (vectors, token_vectors):
+        old = table.c.memory_id.in_(memory_ids) & (table.c.fingerprint == fingerprint)
+        transaction.execute(delete(table).where(old))
+    for memory_id, one in zip(memory_ids, embedded, strict=True):
+        insert_vectors(transaction, memory_id, fingerprint, one)
 
 
 def queue(transaction: Transaction, memory: Memory, task: str, seq: int) -> None:

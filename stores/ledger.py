@@ -32,10 +32,12 @@ from models.errors import StoreUnavailable
 from models.layers import Status
 from models.memory import Memory
 from models.scope import Partition, Scope
+from models.token_codes import TokenCodes
 from stores import migration
 from stores.loading import StoredPartition, load_partition
 from stores.rows import memory_from, select_memories
 from stores.schema import memories, settings, vectors, versions
+from stores.token_rows import read_tokens
 from stores.writer import Publish, Transaction, Writer
 
 _BY_ID = select_memories().where(memories.c.memory_id == bindparam("memory_id"))
@@ -172,6 +174,11 @@ class Ledger:
             for memory_id, blob in self._reading().execute(query):
                 chunks.setdefault(memory_id, []).append(np.frombuffer(blob, "<f4"))
         return {memory_id: np.stack(rows) for memory_id, rows in chunks.items()}
+
+    def token_codes(self, memory_ids: Sequence[str], fingerprint: str) -> dict[str, list[TokenCodes]]:
+        """The stored word pieces of some memories, by chunk; one without any is left out."""
+        with self._readable():
+            return read_tokens(self._reading(), memory_ids, fingerprint)
 
     def has_vectors(self) -> bool:
         """Whether any memory has been embedded, with whatever model."""

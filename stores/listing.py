@@ -5,11 +5,10 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, func, select
 
-from models.layers import HIDDEN
 from models.memory import Memory
 from models.scope import Scope
 from stores.ledger import Ledger
-from stores.rows import holding, memory_from, select_memories
+from stores.rows import holding, memory_from, select_memories, shown
 from stores.schema import memories, tags, versions
 
 
@@ -30,7 +29,7 @@ class Listing:
         conditions = [
             memories.c.product == self.scope.product,
             memories.c.agent == self.scope.agent,
-            versions.c.status.not_in(HIDDEN),
+            shown(at),
             *(memories.c[name] == value for name, value in self.equal),
         ]
         if self.user is not None:
@@ -46,11 +45,6 @@ class Listing:
                 & (tags.c.tag == self.tag)
             )
             conditions.append(select(tags.c.tag).where(tagged).exists())
-        if at is not None:
-            # What is hidden now was hidden ever since, whatever is asked.
-            now = versions.alias("now")
-            hidden = (now.c.memory_id == memories.c.memory_id) & now.c.to_seq.is_(None)
-            conditions.append(~select(now.c.version).where(hidden, now.c.status.in_(HIDDEN)).exists())
         return conditions
 
     def page(

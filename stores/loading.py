@@ -8,12 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, Select, and_, or_, select
 
-from models.layers import HIDDEN
 from models.memory import Memory, State
 from models.scope import Partition
 from stores.changes import Edge
-from stores.rows import memory_from, select_memories
-from stores.schema import edges, memories, tokens, vectors, versions
+from stores.rows import held, memory_from, select_memories, shown
+from stores.schema import edges, memories, tokens, vectors
 from stores.words import ANALYZER, analyze
 
 
@@ -29,13 +28,15 @@ class StoredPartition:
     edges: list[Edge]
 
 
-def load_partition(connection: Connection, partition: Partition, fingerprint: str | None) -> StoredPartition:
-    """All that is resident of a partition, vectors of one fingerprint only. The connection is in a read
-    transaction."""
-    records, terms = _load_memories(connection, partition)
+def load_partition(
+    connection: Connection, partition: Partition, fingerprint: str | None, at: int | None = None
+) -> StoredPartition:
+    """All that is resident of a partition, vectors of one fingerprint only; as it is, or as it was after
+    event `at`. The connection is in a read transaction."""
+    records, terms = _load_memories(connection, partition, at)
     row_of = {memory.memory_id: row for row, memory in enumerate(records)}
     owners, matrix = _load_vectors(connection, partition, fingerprint, row_of)
-    return StoredPartition(records, terms, matrix, owners, _load_edges(connection, partition))
+    return StoredPartition(records, terms, matrix, owners, _load_edges(connection, partition, at))
 
 
 def _of(partition: Partition) -> Any:
@@ -47,16 +48,16 @@ def _of(partition: Partition) -> Any:
 
 
 def _load_memories(
-    connection: Connection, partition: Partition
+    connection: Connection, partition: Partition, at: int | None
 ) -> tuple[list[Memory], list[tuple[str, ...]]]:
     """The records, and the terms of each. A row that an older analyzer wrote is analysed again here rather
     than matched by other rules."""
     analysed = (tokens.c.memory_id == memories.c.memory_id) & (tokens.c.analyzer == ANALYZER)
     query = (
-        select_memories()
+        select_memories(at)
         .add_columns(tokens.c.terms)
         .outerjoin(tokens, analysed)
-        .where(_of(partition), versions.c.status.not_in(HIDDEN))
+        .where(_of(partition), shown(at))
         .order_by(memories.c.seq)
     )
     states: dict[str, State] = {}
@@ -94,10 +95,10 @@ def _load_vectors(
     return owners, joined.reshape(len(found), -1) if found else joined.reshape(0, 0)
 
 
-def _load_edges(connection: Connection, partition: Partition) -> list[Edge]:
-    """Edges that still hold and touch a memory of the partition at either end."""
+def _load_edges(connection: Connection, partition: Partition, at: int | None) -> list[Edge]:
+    """Edges that hold, or held after event `at`, and touch a memory of the partition at either end."""
     own = select(memories.c.memory_id).where(_of(partition))
     query = select(edges.c.from_id, edges.c.type, edges.c.to_id, edges.c.weight).where(
-        edges.c.to_seq.is_(None), or_(edges.c.from_id.in_(own), edges.c.to_id.in_(own))
+        held(edges, at), or_(edges.c.from_id.in_(own), edges.c.to_id.in_(own))
     )
     return [Edge(*row) for row in connection.execute(query)]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from models.authority import AUTHORITIES
 from models.layers import KINDS, LAYERS, STATUSES
 from models.memory import Memory, State
 from models.scope import Partition
@@ -22,6 +23,7 @@ from stores.words import WordIndex
 ROW_BYTES = 2_200  # a record, its node, its edges and its place in the maps, measured on 100,000 messages
 PARTITION_BYTES = 20_000  # an empty one: it must count, or names that hold nothing would never leave
 NO_ROW = -1
+NO_TIME = -(2**63)
 NO_STATUS = 255  # the code of a row that was taken out
 
 
@@ -31,7 +33,10 @@ class Snapshot:
 
     `vectors` (m, dimensions) float32 with `owners` (m,) int64, the row of each; `lengths` (n,) float32
     words; `previous` (n,) int64, the row of the turn before a message or -1; codes (n,) uint8 are places in
-    STATUSES, LAYERS and KINDS; `postings` has (k, 2) rows and counts for each term asked for.
+    STATUSES, LAYERS, KINDS and AUTHORITIES; `sessions` and `speakers` (n,) int64 are numbers of the session
+    and places in `actors`, -1 for none; `times`, `created`, `valid_from` and `valid_until` (n,) int64 epoch
+    ms, NO_TIME for none; `confidences` (n,) float32; `lots` (n,) int64 a number that depends on the id alone;
+    `postings` has (k, 2) rows and counts for each term asked for.
     """
 
     rows: list[Memory]
@@ -42,6 +47,16 @@ class Snapshot:
     statuses: NDArray[np.uint8]
     layers: NDArray[np.uint8]
     kinds: NDArray[np.uint8]
+    authorities: NDArray[np.uint8]
+    sessions: NDArray[np.int64]
+    speakers: NDArray[np.int64]
+    actors: tuple[str, ...]
+    times: NDArray[np.int64]
+    created: NDArray[np.int64]
+    valid_from: NDArray[np.int64]
+    valid_until: NDArray[np.int64]
+    lots: NDArray[np.int64]
+    confidences: NDArray[np.float32]
     postings: dict[str, NDArray[np.uint32]]
 
 
@@ -87,6 +102,12 @@ class ResidentPartition:
         self._words = WordIndex.of(stored.terms)
         self._previous = array("q")
         self._statuses, self._layers, self._kinds = bytearray(), bytearray(), bytearray()
+        self._authorities, self._confidences = bytearray(), array("f")
+        self._sessions, self._speakers, self._times = array("q"), array("q"), array("q")
+        self._created, self._valid_from, self._valid_until = array("q"), array("q"), array("q")
+        self._lots = array("q")
+        self._session_numbers: dict[str, int] = {}
+        self._speaker_numbers: dict[str, int] = {}
         self._matrix = Matrix(stored.vectors, stored.owners)
         self._with_vectors = set(stored.owners.tolist())
         self._text_bytes = 0
@@ -135,6 +156,9 @@ class ResidentPartition:
         elif memory.version > self._rows[row].version:
             self._rows[row] = memory
             self._statuses[row] = STATUSES.index(memory.state.status)
+            self._confidences[row] = memory.state.confidence
+            self._valid_from[row] = _time(memory.state.valid_from)
+            self._valid_until[row] = _time(memory.state.valid_until)
             self.graph.put(memory)
         if change.vectors is not None and row not in self._with_vectors:
             self._matrix.append(row, change.vectors)
@@ -157,6 +181,16 @@ class ResidentPartition:
             statuses=np.array(self._statuses, np.uint8),
             layers=np.frombuffer(bytes(self._layers), np.uint8),
             kinds=np.frombuffer(bytes(self._kinds), np.uint8),
+            authorities=np.frombuffer(bytes(self._authorities), np.uint8),
+            sessions=np.array(self._sessions, np.int64),
+            speakers=np.array(self._speakers, np.int64),
+            actors=tuple(self._speaker_numbers),
+            times=np.array(self._times, np.int64),
+            created=np.array(self._created, np.int64),
+            valid_from=np.array(self._valid_from, np.int64),
+            valid_until=np.array(self._valid_until, np.int64),
+            lots=np.array(self._lots, np.int64),
+            confidences=np.array(self._confidences, np.float32),
             postings={term: self._words.postings(term) for term in terms},
         )
 
@@ -167,6 +201,15 @@ class ResidentPartition:
         self._statuses.append(STATUSES.index(memory.state.status))
         self._layers.append(LAYERS.index(memory.layer))
         self._kinds.append(KINDS.index(memory.kind))
+        self._authorities.append(AUTHORITIES.index(memory.source_authority))
+        self._confidences.append(memory.state.confidence)
+        self._sessions.append(_number(self._session_numbers, memory.session_key))
+        self._speakers.append(_number(self._speaker_numbers, memory.actor))
+        self._times.append(_time(memory.memory_at))
+        self._created.append(memory.gmt_created)
+        self._valid_from.append(_time(memory.state.valid_from))
+        self._valid_until.append(_time(memory.state.valid_until))
+        self._lots.append(int(memory.memory_id[-12:], 16))  # the random part of the id
         self._text_bytes += len(memory.content) + len(memory.state.custom)
         if memory.actor is not None:
             self.actors[memory.actor] = self.actors.get(memory.actor, 0) + 1
@@ -191,3 +234,12 @@ class ResidentPartition:
                 del self.actors[memory.actor]
         self.graph.drop(memory.memory_id)
         del self._row_of[memory.memory_id]
+
+
+def _number(numbers: dict[str, int], name: str | None) -> int:
+    """The number of a name, a new one if it has none; -1 for no name."""
+    return NO_ROW if name is None else numbers.setdefault(name, len(numbers))
+
+
+def _time(at: int | None) -> int:
+    return NO_TIME if at is None else at

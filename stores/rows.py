@@ -7,8 +7,9 @@ from functools import lru_cache
 from typing import Any
 
 import orjson
-from sqlalchemy import ColumnElement, Select, Text, select, type_coerce
+from sqlalchemy import ColumnElement, Select, Table, Text, select, type_coerce
 
+from models.layers import HIDDEN
 from models.memory import Memory, State
 from models.provenance import details_from
 from models.scope import Partition
@@ -53,9 +54,25 @@ def select_memories(at: int | None = None) -> Select[Any]:
 
 def holding(at: int | None) -> ColumnElement[bool]:
     """Whether a version holds now, or held after event `at`."""
+    return held(versions, at)
+
+
+def held(table: Table, at: int | None) -> ColumnElement[bool]:
+    """The same of any table whose rows hold from one event to another."""
     if at is None:
-        return versions.c.to_seq.is_(None)
-    return (versions.c.from_seq <= at) & (versions.c.to_seq.is_(None) | (versions.c.to_seq > at))
+        return table.c.to_seq.is_(None)
+    return (table.c.from_seq <= at) & (table.c.to_seq.is_(None) | (table.c.to_seq > at))
+
+
+def shown(at: int | None) -> ColumnElement[bool]:
+    """Whether the version that is joined may be shown: what is hidden now was hidden ever since, whatever is
+    asked."""
+    allowed = versions.c.status.not_in(HIDDEN)
+    if at is None:
+        return allowed
+    now = versions.alias("now")
+    hidden = (now.c.memory_id == memories.c.memory_id) & now.c.to_seq.is_(None)
+    return allowed & ~select(now.c.version).where(hidden, now.c.status.in_(HIDDEN)).exists()
 
 
 def memory_from(row: Iterable[Any], states: dict[str, State] | None = None) -> Memory:

@@ -106,11 +106,11 @@ async def _embedded_again(
     fresh = await run.vectors({id: memory.content for id, memory in found.items() if id in stored})
     lowest = None
     for id, made in fresh.items():
-        if made.shape != stored[id].shape:
+        if made.vectors.shape != stored[id].shape:
             raise VerificationFailed(
-                f"Memory {id} has vectors of shape {stored[id].shape}, not {made.shape}."
+                f"Memory {id} has vectors of shape {stored[id].shape}, not {made.vectors.shape}."
             )
-        cosine = float((made * stored[id]).sum(axis=1).min())
+        cosine = float((made.vectors * stored[id]).sum(axis=1).min())
         lowest = cosine if lowest is None else min(lowest, cosine)
     if lowest is not None and not lowest >= SAME:
         raise VerificationFailed(

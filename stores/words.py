@@ -2,7 +2,7 @@
 
 Terms are words in NFKC, casefolded, stemmed by their script, without English stop words; Chinese, Japanese
 and Korean runs become single characters and pairs. Things written like identifiers (`ERR-4711`, `a-b`,
-`C:\\repo\\x.py`, a UUID) are kept whole as well, behind a `=`.
+`C:\\repo\\x.py`, a UUID) are kept whole as well, behind a `=`; last come the marks of the text, behind a `~`.
 """
 
 import re
@@ -18,7 +18,9 @@ import numpy as np
 import snowballstemmer
 from numpy.typing import NDArray
 
-ANALYZER = "words-2"
+from stores.marks import marks
+
+ANALYZER = "words-3"
 """Stored beside the terms. Change it whenever `analyze` gives other terms for the same text."""
 
 _STOP = frozenset(
@@ -40,6 +42,7 @@ _WRAPPING = "\"'`“”‘’«»()[]{}<>,;:!?…。、，！？；：.*"
 _APART = re.compile(rf"[\"'`“”‘’«»()\[\]{{}}<>,;=|。、，！？；：「」（）【】《》{_IDEOGRAPHS}]+")
 _INSIDE = re.compile(r"\w[-_./\\:@#+~$%=&]+\w|[a-z]\d|\d[a-z]")
 _ABBREVIATION = re.compile(r"(?:[^\W\d_]\.)+[^\W\d_]")  # e.g, U.S: the last dot is stripped already
+_CODE = re.compile(r"([a-z]{1,6})[-_ ]?(\d{2,12})")
 _STEMMERS = {
     "latin": snowballstemmer.stemmer("english"),
     "cyrillic": snowballstemmer.stemmer("russian"),
@@ -52,7 +55,8 @@ _stemming = threading.Lock()  # a stemmer works on its own fields: two threads w
 def analyze(text: str, actor: str | None = None) -> tuple[str, ...]:
     """The terms of a memory, in order; the actor's name counts as a word of what they said."""
     said = f"{actor}: {text}" if actor else text
-    return (*_words(said), *("=" + name for name in identifiers(text)))
+    named, marked = ("=" + name for name in identifiers(text)), ("~" + mark for mark in marks(text))
+    return (*_words(said), *named, *marked)
 
 
 def query_terms(query: str) -> tuple[str, ...]:
@@ -64,16 +68,26 @@ def identifiers(text: str) -> tuple[str, ...]:
     """What is written like an identifier, casefolded: has a digit between letters, or punctuation inside."""
     pieces = [part for piece in _folded(text).split() for part in (piece, *_APART.split(piece))]
     names = dict.fromkeys(piece.strip(_WRAPPING) for piece in pieces)
-    return tuple(
+    found = [
         name
         for name in names
         if len(name) <= 256 and _INSIDE.search(name) and not _ABBREVIATION.fullmatch(name)
+    ]
+    # `ERR-4711` is also found by `err4711`, as people type it.
+    return tuple(
+        dict.fromkeys([*found, *(_CODE.sub(r"\1\2", name) for name in found if _CODE.fullmatch(name))])
     )
 
 
-def is_code(name: str) -> bool:
-    """Whether an identifier is one wherever it stands: `ERR-4711`, unlike `well-known` or `and/or`."""
-    return any(character.isdigit() for character in name)
+def is_code(name: str, digits: int = 1) -> bool:
+    """Whether an identifier is one wherever it stands: `ERR-4711`, unlike `well-known` or `and/or`; with at
+    least so many digits."""
+    return sum(character.isdigit() for character in name) >= digits
+
+
+def is_stop(word: str) -> bool:
+    """Whether a casefolded word is left out of the index, being everywhere."""
+    return word in _STOP
 
 
 def _folded(text: str) -> str:
@@ -87,12 +101,13 @@ def _words(text: str) -> list[str]:
             terms += run
             terms += [run[i : i + 2] for i in range(len(run) - 1)]
         elif run not in _STOP:
-            terms.append(_stem(run))
+            terms.append(stem(run))
     return terms
 
 
 @lru_cache(maxsize=50_000)
-def _stem(word: str) -> str:
+def stem(word: str) -> str:
+    """The stem of a casefolded word, by its script."""
     first = word[0]
     script = "latin"
     if "\u0400" <= first <= "\u04ff":
@@ -111,9 +126,9 @@ TERM_BYTES = 200  # the key, the array and their place in the dict, roughly
 
 
 def _length(terms: Sequence[str]) -> int:
-    """How many words there are: identifiers, which stand last, don't count."""
+    """How many words there are: identifiers and marks, which stand last, don't count."""
     words = len(terms)
-    while words and terms[words - 1][0] == "=":
+    while words and terms[words - 1][0] in "=~":
         words -= 1
     return words
 

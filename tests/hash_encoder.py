@@ -25,6 +25,9 @@ class HashEncoder:
     def chunk(self, text: str) -> list[list[int]]:
         return windows([self._piece(word) for word in re.findall(r"\w+", text.lower())])
 
+    def starts(self, text: str) -> list[int]:
+        return [match.start() for match in re.finditer(r"\w+", text.lower())]
+
     def encode(self, chunks: Sequence[Sequence[int]]) -> list[Encoding]:
         return [self._encode(chunk) for chunk in chunks]
 

@@ -67,13 +67,15 @@ def embedder(encoder: SteppedEncoder) -> Iterator[Embedder]:
 
 def test_a_query_and_a_document_get_the_encoders_vectors(encoder: SteppedEncoder, embedder: Embedder) -> None:
     encoder.run_all()
-    (document,) = embedder.embed_document("green tea", tokens=True).result(TIMEOUT)
+    document = embedder.embed_document("green tea").result(TIMEOUT)
     query = embedder.embed_query("green tea").result(TIMEOUT)
     expected = HashEncoder().encode(HashEncoder().chunk("green tea"))[0]
-    for found in (document, query):
-        np.testing.assert_allclose(found.vector, expected.vector, atol=1e-6)
-        np.testing.assert_allclose(found.tokens, expected.tokens)
-        assert found.pieces.tolist() == expected.pieces.tolist()
+    np.testing.assert_allclose(query.vector, expected.vector, atol=1e-6)
+    np.testing.assert_allclose(query.tokens, expected.tokens)
+    assert query.pieces.tolist() == document.pieces[0].pieces.tolist() == expected.pieces.tolist()
+    np.testing.assert_allclose(document.vectors, [expected.vector], atol=1e-6)
+    (chunk,) = document.pieces
+    np.testing.assert_allclose(chunk.codes * chunk.scales[:, None], expected.tokens, atol=0.01)
 
 
 def test_a_document_has_an_encoding_for_each_chunk_in_its_order(
@@ -81,8 +83,9 @@ def test_a_document_has_an_encoding_for_each_chunk_in_its_order(
 ) -> None:
     encoder.run_all()
     text = " ".join(f"w{i}" for i in range(2345))
-    encodings = embedder.embed_document(text, tokens=True).result(TIMEOUT)
-    assert [encoding.pieces.tolist() for encoding in encodings] == HashEncoder().chunk(text)
+    embedded = embedder.embed_document(text).result(TIMEOUT)
+    assert [chunk.pieces.tolist() for chunk in embedded.pieces] == HashEncoder().chunk(text)
+    assert embedded.vectors.shape == (len(embedded.pieces), 64)
 
 
 def test_a_query_of_several_chunks_becomes_one_encoding_without_repeats(
@@ -107,12 +110,11 @@ def test_of_a_query_of_many_chunks_only_the_first_two_count(
     assert query.pieces.tolist() == first + second[30:]
 
 
-def test_a_document_without_tokens_keeps_no_more_than_its_vectors(
-    encoder: SteppedEncoder, embedder: Embedder
-) -> None:
+def test_a_document_keeps_nothing_of_its_run_alive(encoder: SteppedEncoder, embedder: Embedder) -> None:
     encoder.run_all()
-    (encoding,) = embedder.embed_document("green tea").result(TIMEOUT)
-    assert encoding.tokens.shape == (0, 64) and encoding.vector.base is None
+    embedded = embedder.embed_document("green tea").result(TIMEOUT)
+    kept = [embedded.vectors, embedded.pieces[0].codes, embedded.pieces[0].scales]
+    assert [array.base for array in kept] == [None, None, None]
 
 
 def test_a_short_document_does_not_wait_for_a_pile_of_long_ones(
@@ -190,9 +192,9 @@ def test_a_huge_document_starves_nobody_and_ends_too(encoder: SteppedEncoder, em
     assert run == ["small"]
     assert chunks_before <= 4
     encoder.step()
-    assert len(small.result(TIMEOUT)) == 1
+    assert len(small.result(TIMEOUT).pieces) == 1
     encoder.run_all()
-    assert len(huge.result(TIMEOUT)) == 294
+    assert len(huge.result(TIMEOUT).pieces) == 294
 
 
 def test_a_failing_run_fails_only_its_own_texts(encoder: SteppedEncoder, embedder: Embedder) -> None:
@@ -206,7 +208,7 @@ def test_a_failing_run_fails_only_its_own_texts(encoder: SteppedEncoder, embedde
         with pytest.raises(EncodeFailed) as failure:
             future.result(TIMEOUT)
         assert isinstance(failure.value.__cause__, ValueError)
-    assert len(first.result(TIMEOUT)) == len(other.result(TIMEOUT)) == 1
+    assert len(first.result(TIMEOUT).pieces) == len(other.result(TIMEOUT).pieces) == 1
     assert embedder.embed_query("later").result(TIMEOUT).vector.shape == (64,)
     assert embedder.state == "ready"
 
@@ -216,7 +218,7 @@ def test_a_text_that_cannot_be_cut_fails_alone(encoder: SteppedEncoder, embedder
     bad, good = embedder.embed_document("unchunkable"), embedder.embed_document("good")
     with pytest.raises(EncodeFailed):
         bad.result(TIMEOUT)
-    assert len(good.result(TIMEOUT)) == 1
+    assert len(good.result(TIMEOUT).pieces) == 1
 
 
 def test_a_cancelled_text_is_not_encoded(encoder: SteppedEncoder, embedder: Embedder) -> None:
@@ -227,7 +229,7 @@ def test_a_cancelled_text_is_not_encoded(encoder: SteppedEncoder, embedder: Embe
     encoder.step()
     assert encoder.running() == ["kept"]
     encoder.step()
-    assert len(kept.result(TIMEOUT)) == 1
+    assert len(kept.result(TIMEOUT).pieces) == 1
     with pytest.raises(CancelledError):
         cancelled.result(TIMEOUT)
 
@@ -237,7 +239,7 @@ def test_a_text_cancelled_during_its_run_harms_nobody(encoder: SteppedEncoder, e
     assert encoder.running() == ["cancelled"]
     assert cancelled.cancel()
     encoder.run_all()
-    assert len(embedder.embed_document("next").result(TIMEOUT)) == 1
+    assert len(embedder.embed_document("next").result(TIMEOUT).pieces) == 1
     assert embedder.queue_length == 0
 
 

@@ -39,7 +39,8 @@ values = st.recursive(
 GOOD = {
     "brain_memory_add": {"content": "a", "metadata": {}, "tags": ["t"], "session_id": "s"},
     "brain_memory_add_batch": {"items": [{"content": "a"}, {"content": "b"}]},
-    "brain_memory_search": {"query": "a b", "limit": 3},
+    "brain_memory_search": {"query": "a b", "limit": 3, "hops": 1, "context": 1, "as_of": 10**13},
+    "brain_context": {"query": "a b", "token_budget": 100},
     "brain_memory_supersede": {"content": "a", "supersedes": ["018f0000-0000-7000-8000-000000000000"]},
     "brain_memory_restore": {},
     "brain_purge": {"session_id": "s", "dry_run": True},

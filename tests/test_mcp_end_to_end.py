@@ -66,11 +66,17 @@ async def test_every_operation_answers_the_same_over_http_and_mcp(whole_server: 
     )
     link = {"from_id": memory_id, "type": "related", "to_id": other}
     api.post("/brain/memory/search", {"query": "gauge"})  # so that both doors read the resident memory
+    whole_server.settle()  # so that both count the same lag
     arguments: dict[str, dict[str, Any]] = {
         "brain_memory_get": {"memory_id": memory_id, "include": ["details"]},
         "brain_memory_add": {"content": "The gauge reads 42 bar."},  # a duplicate: the same each time
         "brain_memory_add_batch": {"items": [{"content": "The gauge reads 42 bar."}, {"content": ""}]},
-        "brain_memory_search": {"query": "What does the gauge read?", "explain": True},
+        "brain_memory_search": {
+            "query": "What does the gauge read?",
+            "explain": True,
+            "hops": 1,
+            "context": 1,
+        },
         "brain_memory_list": {"tag": "plant", "limit": 5},
         "brain_stats": {},
         "brain_memory_update": {"memory_id": memory_id, "tags": ["plant", "gauge"]},
@@ -85,6 +91,8 @@ async def test_every_operation_answers_the_same_over_http_and_mcp(whole_server: 
         "brain_profile": {"limit": 3},
         "brain_intentions": {"due_before": 10**13},
         "brain_scopes": {},
+        "brain_context": {"query": "What does the gauge read?", "token_budget": 200},
+        "brain_consolidation": {"min_size": 2, "quiet_minutes": 0, "detail": "full"},
     }
     assert set(arguments) == set(BY_NAME), "each operation has its row here"
     transport = {"X-Brain-Agent": f"parity-{era}"}

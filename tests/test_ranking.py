@@ -1,115 +1,150 @@
-"""The laws of a ranking, whatever the signals: range, order, and whose rows count."""
+"""The arithmetic of a ranking, whatever the evidence: range, order, copies, and whose rows count."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from service import ranking
-from service.ranking import Order, Signals, Weights
+from service.ranking import Evidence, Order
+from service.weights import Weights
+from stores.marks import MARKS
 
-WEIGHTS = Weights(dense=0.5, words=0.5, floor=0.13)
-EVERYTHING = Weights(dense=0.5, words=0.5, floor=0.0)
+FLOOR = 0.13
+WEIGHTS = Weights()
 
 
 @dataclass(frozen=True)
 class Row:
-    """One memory as a store would know it: how often each of two query terms and an identifier stands in
-    it, how long it is, its cosine (None: no vector), and which row, if any, is the turn before."""
+    """What was measured of one memory; `key` is equal for equal texts, `cosine` None without a vector."""
 
     id: int
-    terms: tuple[int, int]
-    identifier: int
-    length: int
-    cosine: float | None
-    previous: int | None  # an id
-    eligible: bool
+    words: float = 0.0
+    coverage: float = 0.0
+    cosine: float | None = None
+    identifier: int = 0
+    eligible: bool = True
+    key: int | None = None
 
 
-@st.composite
-def corpora(draw: st.DrawFn) -> list[Row]:
-    size = draw(st.integers(1, 12))
-    count = st.integers(0, 3)
-    cosine = st.none() | st.sampled_from([-0.1, 0.0, 0.2, 0.3, 0.5, 0.9]) | st.floats(-1, 1, width=32)
-    return [
-        Row(
-            id=number,
-            terms=(draw(count), draw(count)),
-            identifier=draw(st.sampled_from([0, 0, 0, 1])),
-            length=draw(st.integers(6, 40)),
-            cosine=draw(cosine),
-            previous=draw(
-                st.none() | st.sampled_from([other for other in range(size + 1) if other != number])
-            ),
-            eligible=draw(st.booleans()),
-        )
-        for number in range(size)
-    ]
-
-
-def signals(rows: Sequence[Row]) -> Signals:
-    place = {row.id: at for at, row in enumerate(rows)}
+def evidence(rows: Sequence[Row], **given: Any) -> Evidence:
     eligible = np.array([row.eligible for row in rows], bool)
-    previous = np.array([-1 if row.previous is None else place.get(row.previous, -1) for row in rows], int)
-    counts = [np.array([row.terms[term] for row in rows], np.float32) for term in (0, 1)]
+    zeros, none = np.zeros(len(rows), np.float32), np.full(len(rows), -1)
+    words = np.array([row.words for row in rows], np.float32)
     named = np.array([row.identifier for row in rows], np.float32)
-    lengths = np.array([row.length for row in rows], np.float32)
-    words, coverage = ranking.bm25(counts, lengths, previous, eligible)
     dense = np.array([np.nan if row.cosine is None else row.cosine for row in rows], np.float32)
-    return Signals(eligible, dense, words, coverage, ranking.identifier_bonus([named], [True], eligible))
+    values: dict[str, Any] = {
+        "eligible": eligible,
+        "messages": np.zeros(len(rows), bool),
+        "dense": dense,
+        "words": words,
+        "body": words,
+        "session": zeros,
+        "nearby": zeros,
+        "coverage": np.array([row.coverage for row in rows], np.float32),
+        "identifiers": ranking.identifier_bonus([named], [True], eligible),
+        "actor": zeros,
+        "date": zeros,
+        "marks": dict.fromkeys(MARKS, zeros),
+        "wanted": {},
+        "length": zeros + 5,
+        "previous": none,
+        "sessions": none,
+        "answers": np.zeros(len(rows), bool),
+    }
+    return Evidence(**values | given)
 
 
-def ranked(rows: Sequence[Row], weights: Weights = WEIGHTS, limit: int | None = None) -> Order:
+def ranked(rows: Sequence[Row], floor: float = FLOOR, limit: int | None = None) -> Order:
+    e = evidence(rows)
+    terms = ranking.first_stage(e, WEIGHTS)
+    fused = np.sum(list(terms.values()), axis=0)
     return ranking.order(
-        signals(rows), weights, len(rows) if limit is None else limit, lambda at: rows[at].id
+        e,
+        fused,
+        terms,
+        ranking.absolute_relevance(e, None),
+        floor,
+        len(rows) if limit is None else limit,
+        lambda at: rows[at].id,
+        lambda at: rows[at].id if rows[at].key is None else ("key", rows[at].key),
     )
 
 
-def found(rows: Sequence[Row], weights: Weights = WEIGHTS) -> list[tuple[int, float]]:
+def found(rows: Sequence[Row], floor: float = FLOOR, limit: int | None = None) -> list[tuple[int, float]]:
     """(id, score), best first."""
-    order = ranked(rows, weights)
+    order = ranked(rows, floor, limit)
     return [(rows[at].id, float(score)) for at, score in zip(order.rows, order.scores, strict=True)]
 
 
-@given(corpora())
+@st.composite
+def corpora(draw: st.DrawFn, copies: bool = False) -> list[Row]:
+    cosine = st.none() | st.sampled_from([-0.1, 0.0, 0.2, 0.3, 0.5, 0.9]) | st.floats(-1, 1, width=32)
+    return [
+        Row(
+            number,
+            draw(st.sampled_from([0.0, 0.5, 1.0, 2.5])),
+            draw(st.sampled_from([0.0, 0.25, 0.5, 1.0])),
+            draw(cosine),
+            draw(st.sampled_from([0, 0, 0, 1])),
+            draw(st.booleans()),
+            draw(st.none() | st.integers(0, 2)) if copies else None,
+        )
+        for number in range(draw(st.integers(1, 12)))
+    ]
+
+
+@given(corpora(copies=True))
 @settings(deadline=None)
 def test_scores_lie_in_0_to_1_and_never_rise_down_the_list(rows: list[Row]) -> None:
-    scores = [score for _, score in found(rows, EVERYTHING)]
+    scores = [score for _, score in found(rows, 0.0)]
     assert all(0 <= score <= 1 for score in scores)
     assert scores == sorted(scores, reverse=True)
 
 
 @given(corpora(), st.integers(1, 8))
 @settings(deadline=None)
-def test_the_best_few_are_the_head_of_the_whole_order(rows: list[Row], limit: int) -> None:
-    whole, few = ranked(rows, EVERYTHING), ranked(rows, EVERYTHING, limit)
-    assert few.rows.tolist() == whole.rows[:limit].tolist()
-    assert few.scores.tolist() == whole.scores[:limit].tolist()
+def test_the_best_few_are_the_head_of_the_whole_order_with_the_same_scores(
+    rows: list[Row], limit: int
+) -> None:
+    assert found(rows, 0.0, limit) == found(rows, 0.0)[:limit]
 
 
-@given(corpora(), st.randoms(use_true_random=False))
+@given(corpora(copies=True), st.integers(1, 8))
+@settings(deadline=None)
+def test_of_copies_the_best_takes_the_one_place(rows: list[Row], limit: int) -> None:
+    whole = [id for id, _ in found([*rows], 0.0)]
+    keys = [rows[id].key for id in whole if rows[id].key is not None]
+    assert len(keys) == len(set(keys))
+    assert [id for id, _ in found(rows, 0.0, limit)] == whole[:limit]
+
+
+@given(corpora(copies=True), st.randoms(use_true_random=False))
 @settings(deadline=None)
 def test_the_order_of_rows_in_the_store_does_not_matter(rows: list[Row], random: Random) -> None:
-    shuffled = random.sample(rows, len(rows))
-    assert found(rows) == found(shuffled)
+    assert found(rows) == found(random.sample(rows, len(rows)))
 
 
-@given(corpora())
+@given(corpora(copies=True))
 @settings(deadline=None)
 def test_rows_that_are_not_eligible_change_nothing(rows: list[Row]) -> None:
+    assume(any(row.eligible for row in rows))
     assert found(rows) == found([row for row in rows if row.eligible])
 
 
 @given(corpora())
 @settings(deadline=None)
-def test_only_eligible_rows_are_found(rows: list[Row]) -> None:
-    eligible = {row.id for row in rows if row.eligible}
-    assert {id for id, _ in found(rows, EVERYTHING)} == eligible
-    assert {id for id, _ in found(rows)} <= eligible
+def test_all_eligible_rows_that_share_anything_with_the_query_are_found_without_a_floor(
+    rows: list[Row],
+) -> None:
+    expected = {
+        row.id for row in rows if row.eligible and (row.cosine is not None or row.words or row.identifier)
+    }
+    assert {id for id, _ in found(rows, 0.0)} == expected
 
 
 @given(corpora())
@@ -120,10 +155,41 @@ def test_an_identifier_that_one_memory_has_puts_it_first_with_a_score_of_1(rows:
     assert found(rows)[0] == (having[0], 1.0)
 
 
+def test_an_identifier_of_one_memory_beats_any_z_score() -> None:
+    rows = [
+        Row(0, cosine=1, words=9, coverage=1),
+        Row(1, identifier=1, cosine=0),
+        *[Row(2, cosine=0)] * 50_000,
+    ]
+    assert found(rows, limit=1)[0][0] == 1
+
+
+def test_a_search_answers_by_its_best_row_and_then_shows_weaker_ones_too() -> None:
+    weak = [Row(0, cosine=0.3), Row(1, cosine=0.25), Row(2, cosine=0.1)]
+    assert found(weak) == []
+    assert [id for id, _ in found([*weak[1:], Row(3, cosine=0.7)])] == [3, 1, 2]
+
+
+def test_a_row_without_a_vector_that_shares_no_word_is_not_shown_beside_one_that_does() -> None:
+    assert [id for id, _ in found([Row(0, words=1, coverage=1), Row(1)])] == [0]
+
+
+def test_a_row_is_called_as_good_as_the_best_one_beneath_it_shown_or_not_but_not_as_its_copies() -> None:
+    # Words order the first above the second, which the cosine makes more relevant.
+    rows = [Row(0, words=9, coverage=0.5, cosine=0.2), Row(1, cosine=0.8), Row(2, words=1, cosine=0.1)]
+    first, second, _ = found(rows, 0.0)
+    assert (first[0], second[0]) == (0, 1) and first[1] == second[1]
+    assert found(rows, 0.0, limit=1) == [first]
+    copies = [Row(0, cosine=0.9, words=9, key=7), Row(1, cosine=0.1), Row(2, cosine=0.9, key=7)]
+    assert found(copies)[1][1] < 0.1
+
+
+# z-scores
+
+
 @given(st.floats(-1e3, 1e3, width=32), st.integers(1, 200))
 def test_z_scores_of_constants_are_0(value: float, size: int) -> None:
-    values = np.full(size, value, np.float32)
-    assert not ranking.zscores(values, np.ones(size, bool)).any()
+    assert not ranking.zscores(np.full(size, value, np.float32), np.ones(size, bool)).any()
 
 
 def test_z_scores_are_standardised_over_eligible_rows_and_0_without_a_value() -> None:
@@ -136,72 +202,110 @@ def test_z_scores_of_nothing_are_0() -> None:
     assert not ranking.zscores(np.array([np.nan, 2], np.float32), np.array([True, False])).any()
 
 
-def test_bm25_is_the_published_formula() -> None:
-    lengths, alone = np.array([2, 4], np.float32), np.array([-1, -1])
-    words, coverage = ranking.bm25([np.array([1, 0], np.float32)], lengths, alone, np.ones(2, bool))
-    idf = np.log(1 + (2 - 1 + 0.5) / (1 + 0.5))
-    assert words == pytest.approx([idf * 1.9 / (1 + 0.9 * (0.6 + 0.4 * 2 / 3)), 0])
-    assert coverage.tolist() == [1, 0]
+def test_of_a_few_nearly_equal_rows_none_is_far_ahead_and_among_many_nothing_changes() -> None:
+    def spread(values: list[float]) -> float:
+        return float(np.ptp(ranking.zscores(np.array(values), np.ones(len(values), bool), usual=0.1)))
+
+    assert spread([0.851, 0.854]) < 0.1
+    assert spread([0.1, 0.8]) > 2
+    assert 1.9 < spread([0.4, 0.6] * 500) < 2.001
 
 
-def test_words_of_the_turn_before_count_for_bm25_but_not_for_coverage() -> None:
-    lengths, previous = np.full(3, 5, np.float32), np.array([-1, 0, -1])
-    words, coverage = ranking.bm25([np.array([1, 0, 0], np.float32)], lengths, previous, np.ones(3, bool))
-    assert words[0] > words[1] > words[2] == 0
-    assert coverage.tolist() == [1, 0, 0]
+# The two stages
 
 
-def test_a_word_that_every_memory_has_covers_little_and_a_missing_one_takes_much() -> None:
-    everywhere, rare, missing = (np.array(c, np.float32) for c in ([1] * 20, [1] + [0] * 19, [0] * 20))
-    lengths, alone, all_ = np.full(20, 5, np.float32), np.full(20, -1), np.ones(20, bool)
-    _, two = ranking.bm25([everywhere, rare], lengths, alone, all_)
-    _, three = ranking.bm25([everywhere, rare, missing], lengths, alone, all_)
-    assert two[0] == 1
-    assert two[1] < 0.25
-    assert three[0] < 0.6
+def test_the_pool_takes_the_best_and_all_that_tie_with_the_last() -> None:
+    first, eligible = np.array([5.0, 3, 3, 3, 1, 9]), np.array([1, 1, 1, 1, 1, 0], bool)
+    assert set(ranking.pool(first, eligible, 2)) == {0, 1, 2, 3}
+    assert set(ranking.pool(first, eligible, 1)) == {0}
+    assert set(ranking.pool(first, eligible, 9)) == {0, 1, 2, 3, 4}
 
 
-@pytest.mark.parametrize("size", [1, 2, 3])
-def test_in_a_tiny_partition_one_shared_word_of_three_covers_about_a_third(size: int) -> None:
-    shared = np.array([1] + [0] * (size - 1), np.float32)
-    missing = np.zeros(size, np.float32)
-    _, coverage = ranking.bm25(
-        [shared, missing, missing], np.full(size, 5, np.float32), np.full(size, -1), np.ones(size, bool)
-    )
-    assert 0.2 < coverage[0] < 0.34
+def test_rows_that_were_not_looked_at_again_stand_beneath_all_that_were_in_their_order() -> None:
+    last, first = np.array([-7.0, 2, 0, 0, 0]), np.array([1.0, 9, 4, 5, 100])
+    looked_at, eligible = np.array([1, 1, 0, 0, 0], bool), np.array([1, 1, 1, 1, 0], bool)
+    assert ranking.below(last, first, looked_at, eligible)[:4].tolist() == [-7, 2, -9, -8]
+    everyone = np.array([1, 1, 1, 1, 0], bool)
+    assert ranking.below(last, first, everyone, eligible) is last
+
+
+def test_the_best_three_of_a_session_count_for_each_of_its_rows() -> None:
+    values = np.array([4.0, 1, 2, 3, 8, 5, 99, 7])
+    sessions = np.array([0, 0, 0, 0, 2, 2, 2, -1])
+    eligible = np.array([1, 1, 1, 1, 1, 1, 0, 1], bool)
+    found = ranking.best_of_session(values, sessions, eligible).tolist()
+    assert found == [3, 3, 3, 3, 6.5, 6.5, 0, 0]
+    assert not ranking.best_of_session(values, np.full(8, -1), eligible).any()
+
+
+def test_what_only_chats_have_moves_no_memory() -> None:
+    rows = [Row(0, cosine=0.2, words=1), Row(1, cosine=0.4), Row(2, cosine=0.3)]
+    shared: dict[str, Any] = {"messages": np.array([True, False, False])}
+    marked = dict.fromkeys(MARKS, np.ones(3, np.float32))
+    chatty: dict[str, Any] = shared | {
+        "session": np.array([1, 2, 3], np.float32),
+        "nearby": np.array([0, 1, 1], np.float32),
+        "length": np.array([1, 20, 300], np.float32),
+        "marks": marked,
+        "wanted": {"time": 2.0},
+        "previous": np.array([1, 0, 1]),
+        "sessions": np.array([0, 0, 0]),
+        "answers": np.array([True, True, True]),
+    }
+    late, sample = np.array([0.5, 0.4, 0.1], np.float32), np.ones(3, bool)
+
+    def totals(**given: Any) -> list[np.ndarray]:
+        e = evidence(rows, **given)
+        stages = [ranking.first_stage(e, WEIGHTS), ranking.last_stage(e, WEIGHTS, late, sample)]
+        return [np.sum(list(terms.values()), axis=0) for terms in stages]
+
+    for plain, chat in zip(totals(**shared), totals(**chatty), strict=True):
+        assert chat[1:].tolist() == plain[1:].tolist()
+        assert chat[0] != plain[0]
+
+
+@given(corpora(), st.lists(st.none() | st.floats(-1, 1, width=32), min_size=12, max_size=12))
+@settings(deadline=None)
+def test_late_interaction_of_rows_outside_the_sample_moves_only_themselves(
+    rows: list[Row], scores: list[float | None]
+) -> None:
+    late = np.array([np.nan if score is None else score for score in scores[: len(rows)]], np.float32)
+    sample = np.arange(len(rows)) % 2 == 0
+    other = np.where(sample, late, np.float32(0.5))
+    e = evidence(rows)
+    one, two = (ranking.last_stage(e, WEIGHTS, of, sample)["late"] for of in (late, other))
+    assert one[sample].tolist() == two[sample].tolist()
+
+
+# Identifiers and relevance
 
 
 def test_a_compound_of_words_that_two_memories_have_gives_no_bonus() -> None:
-    present = np.array([1, 1, 0], np.float32)
-    everyone = np.ones(3, bool)
+    present, everyone = np.array([1, 1, 0], np.float32), np.ones(3, bool)
     assert not ranking.identifier_bonus([present], [False], everyone).any()
     assert ranking.identifier_bonus([present], [True], everyone)[0] == ranking.SHARED_CODE
     sole = ranking.identifier_bonus([present], [False], np.array([True, False, True]))
     assert sole.tolist() == [ranking.SOLE_IDENTIFIER, 0, 0]
 
 
-def test_an_identifier_of_one_memory_beats_any_z_score() -> None:
-    rows = 50_000
-    dense, named = np.zeros(rows, np.float32), np.zeros(rows, np.float32)
-    dense[0], named[1] = 1, ranking.SOLE_IDENTIFIER
-    zeros = np.zeros(rows, np.float32)
-    order = ranking.order(
-        Signals(np.ones(rows, bool), dense, dense, zeros, named), WEIGHTS, 10, lambda at: at
-    )
-    assert order.rows[0] == 1
+@given(st.floats(-1, 1), st.floats(0, 1), st.floats(-1, 1), st.booleans(), st.floats(0, 0.5))
+def test_relevance_rises_with_all_of_its_evidence(
+    cosine: float, coverage: float, late: float, message: bool, more: float
+) -> None:
+    def relevance(cosine: float, coverage: float, late: float) -> float:
+        e = evidence([Row(0, coverage=coverage, cosine=cosine)], messages=np.array([message]))
+        return float(ranking.absolute_relevance(e, np.array([late], np.float32))[0])
+
+    base = relevance(cosine, coverage, late)
+    assert 0 <= base <= 1
+    for raised in (
+        (cosine + more, coverage, late),
+        (cosine, coverage + more, late),
+        (cosine, coverage, late + more),
+    ):
+        assert relevance(*raised) >= base
 
 
-def test_the_floor_rises_with_the_rows_up_to_a_thousand_and_stays_below_1() -> None:
-    raised = [ranking.raised_floor(0.1, rows) for rows in (0, 1, 10, 100, 1_000, 1_000_000)]
-    assert raised == pytest.approx([0.1, 0.1, 0.15, 0.2, 0.25, 0.25])
-    assert ranking.raised_floor(0.9, 1_000) == 1
-    assert ranking.raised_floor(0, 1_000) == 0
-
-
-def test_a_search_answers_by_its_best_row_and_then_shows_weaker_ones_too() -> None:
-    def row(id: int, cosine: float) -> Row:
-        return Row(id, (0, 0), 0, 10, cosine, None, True)
-
-    weak = [row(0, 0.19), row(1, 0.18), row(2, 0.05)]
-    assert found(weak) == []
-    assert [id for id, _ in found([*weak[1:], row(3, 0.5)])] == [3, 1]
+def test_an_identifier_makes_a_row_wholly_relevant() -> None:
+    e = evidence([Row(0, identifier=1), Row(1)])
+    assert ranking.absolute_relevance(e, None)[0] == 1

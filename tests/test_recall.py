@@ -1,93 +1,24 @@
 """A search over snapshots: filters, what is asked of the vectors, and what is found, without a server."""
 
-import itertools
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 
-from models import verbatim
 from models.embedding import Encoder, OnnxEncoder
-from models.memory import Memory, State
-from models.requests import SearchMemories
-from models.scope import Partition
-from service import recall
-from service.ranking import Weights
-from service.recall import Found, Plan, Result, without_actors
-from service.settings import Search
-from stores.loading import StoredPartition
-from stores.resident import ResidentPartition
-from stores.words import analyze
-from tests.hash_encoder import HashEncoder
+from service.question import without_actors
+from service.recall import Found, Result
+from tests.recalling import EVERYTHING, HASH, Held, hold, memory, search, texts
 
 pytest_plugins = ["tests.embedding_fixtures"]
-
-HOME = Partition("product", "agent", "user")
-HASH = HashEncoder()
-DEFAULTS = Search()
-WEIGHTS = Weights(DEFAULTS.dense_weight, DEFAULTS.words_weight, DEFAULTS.relevance_floor)
-_numbers = itertools.count(1)
-
-
-def memory(content: str, **fields: Any) -> Memory:
-    """A memory with an id and a place in the order of writing of its own. `tags`, `metadata`, `status`,
-    `confidence` and `frame` go into its state."""
-    number = next(_numbers)
-    state: dict[str, Any] = {"custom": verbatim.dump(fields.pop("metadata", {}))}
-    state |= {name: fields.pop(name) for name in ("tags", "status", "confidence", "frame") if name in fields}
-    given: dict[str, Any] = {"kind": "memory", "layer": "l2_fact", "source_authority": "informal"} | fields
-    return Memory(
-        memory_id=f"m{number}",
-        partition=HOME,
-        content=content,
-        gmt_created=0,
-        seq=number,
-        number=number,
-        state=State(**state),
-        **given,
-    )
-
-
-def partition(
-    memories: Sequence[Memory], encoder: Encoder = HASH, without_vector: Sequence[Memory] = ()
-) -> ResidentPartition:
-    """Memories as they are held in memory, embedded except for some."""
-    chunks = [[] if one in without_vector else encoder.chunk(one.content) for one in memories]
-    owners = np.repeat(np.arange(len(memories)), [len(of_one) for of_one in chunks])
-    vectors = [encoding.vector for of_one in chunks for encoding in encoder.encode(of_one)]
-    matrix = np.array(vectors, np.float32).reshape(len(owners), encoder.dimensions)
-    terms = [analyze(one.content, one.actor) for one in memories]
-    return ResidentPartition(HOME, StoredPartition(list(memories), terms, matrix, owners, []))
-
-
-def search(
-    query: str,
-    *partitions: ResidentPartition,
-    encoder: Encoder | None = HASH,
-    weights: Weights = WEIGHTS,
-    **filters: Any,
-) -> Result:
-    """As the search operation does it. Without an encoder: by words only."""
-    plan = Plan.of(SearchMemories(query=query, **filters), weights)
-    actors = {actor for one in partitions for actor in one.actors}
-    bare = without_actors(query, actors)
-    vector = None if encoder is None else encoder.encode(encoder.chunk(bare)[:1])[0].vector
-    return recall.search(plan, [one.snapshot(plan.index_terms) for one in partitions], vector)
-
-
-def texts(result: Result) -> list[str]:
-    return [hit.memory.content for hit in result.hits]
-
 
 # Filters
 
 
 @pytest.fixture
-def tea() -> ResidentPartition:
+def tea() -> Held:
     """Six memories that say the same of tea and differ in what filters look at."""
-    return partition(
+    return hold(
         [
             memory("tea one", tags=("hoi", "green"), metadata={"team": 2}, project="x", memory_at=100),
             memory("tea two", tags=("hoi4",), metadata={"team": "2"}, frame="home", memory_at=200),
@@ -130,9 +61,7 @@ def tea() -> ResidentPartition:
         ({"tags": ["green"], "metadata": {"team": 2.5}}, "three"),
     ],
 )
-def test_a_filter_keeps_what_matches_exactly(
-    tea: ResidentPartition, filters: dict[str, Any], expected: str
-) -> None:
+def test_a_filter_keeps_what_matches_exactly(tea: Held, filters: dict[str, Any], expected: str) -> None:
     result = search("tea", tea, **filters)
     assert {text.split()[1] for text in texts(result)} == set(expected.split())
     assert result.candidates == len(expected.split())
@@ -142,15 +71,15 @@ def test_a_filter_keeps_what_matches_exactly(
 def test_spellings_of_one_number_are_equal(text: str, value: float) -> None:
     written = memory("tea")
     row = replace(written, state=replace(written.state, custom=f'{{"n": {text}}}'))
-    assert len(search("tea", partition([row]), metadata={"n": value}).hits) == 1
+    assert len(search("tea", hold([row]), metadata={"n": value}).hits) == 1
 
 
 def test_filters_apply_before_the_top_k() -> None:
-    rows = partition([*(memory("green tea at noon") for _ in range(5)), memory("tea", tags=("rare",))])
+    rows = hold([*(memory("green tea at noon") for _ in range(5)), memory("tea", tags=("rare",))])
     assert texts(search("green tea at noon", rows, limit=1, tags=["rare"])) == ["tea"]
 
 
-def test_filters_that_nothing_passes_find_nothing(tea: ResidentPartition) -> None:
+def test_filters_that_nothing_passes_find_nothing(tea: Held) -> None:
     assert search("tea", tea, tags=["none"]) == Result((), 0)
 
 
@@ -176,7 +105,7 @@ def test_names_of_actors_leave_the_embedded_query_unless_nothing_else_is_left(qu
 def test_a_query_that_is_only_a_name_finds_what_they_said() -> None:
     spoken = memory("I love camping", kind="message", actor="Melanie")
     other = memory("I love fishing", kind="message", actor="Caroline")
-    assert texts(search("Melanie", partition([spoken, other])))[0] == "I love camping"
+    assert texts(search("Melanie", hold([spoken, other])))[0] == "I love camping"
 
 
 # Rows
@@ -188,26 +117,44 @@ def test_several_partitions_are_searched_like_one() -> None:
     ]
     rows += [memory("turn one about tea", kind="message", session_key="s", session_position=0)]
     rows += [memory("turn two about milk", kind="message", session_key="s", session_position=1)]
-    whole = search("black tea", partition(rows), explain=True)
-    parts = search("black tea", partition(rows[:3]), partition(rows[3:]), explain=True)
+    whole = search("black tea", hold(rows), explain=True)
+    parts = search("black tea", hold(rows[:3]), hold(rows[3:]), explain=True)
     assert parts == whole
     assert texts(whole)[0].startswith("black tea")
 
 
 def test_the_order_of_rows_in_the_store_does_not_matter() -> None:
     rows = [memory(text) for text in ("green tea", "green tea", "black tea", "milk", "green tea", "tea")]
-    forwards, backwards = search("green tea", partition(rows)), search("green tea", partition(rows[::-1]))
+    forwards, backwards = search("green tea", hold(rows)), search("green tea", hold(rows[::-1]))
     assert [hit.memory.memory_id for hit in forwards.hits] == [h.memory.memory_id for h in backwards.hits]
 
 
-def test_of_equal_memories_the_one_written_last_comes_first() -> None:
-    first, last = memory("green tea"), memory("green tea")
-    assert [hit.memory for hit in search("tea", partition([first, last])).hits] == [last, first]
+def test_of_equal_memories_only_the_one_written_last_is_found() -> None:
+    first, last = memory("green tea"), memory("Green  tea")
+    assert [hit.memory for hit in search("tea", hold([first, last])).hits] == [last]
+
+
+def test_equal_texts_of_two_frames_are_two_memories() -> None:
+    rows = [memory("green tea", frame=frame) for frame in ("home", "office", None)]
+    assert len(search("tea", hold(rows)).hits) == 3
+
+
+def test_two_hundred_copies_take_one_place() -> None:
+    rows = [memory("green tea") for _ in range(200)] + [memory(f"tea number {n}") for n in range(20)]
+    found = texts(search("green tea", hold(rows), limit=10))
+    assert found[0] == "green tea" and len(set(found)) == len(found) == 10
+
+
+def test_copies_of_a_hit_do_not_raise_the_score_of_what_stands_below_it() -> None:
+    rows = [memory("green tea"), memory("a walk in the green hills beside the sea")]
+    copies = [memory("green tea") for _ in range(3)]
+    best, weaker = search("green tea", hold([*rows, *copies])).hits
+    assert weaker.score == weaker.explanation["relevance"] < 0.9 < best.score
 
 
 def test_a_row_without_a_vector_is_found_by_its_words() -> None:
     waiting, embedded = memory("green tea"), memory("green milk")
-    result = search("green tea", partition([waiting, embedded], without_vector=[waiting]))
+    result = search("green tea", hold([waiting, embedded], without_vector=[waiting]))
     best = result.hits[0]
     assert (best.memory, best.matched_by, best.explanation["dense"]) == (waiting, ("words",), None)
 
@@ -215,9 +162,9 @@ def test_a_row_without_a_vector_is_found_by_its_words() -> None:
 def test_of_a_long_memory_the_best_chunk_counts() -> None:
     filler = " ".join(f"word{n}" for n in range(400))
     long = memory(f"{filler} green tea grows on hills")
-    hits = search("green tea grows on hills", partition([memory("milk"), long])).hits
+    hits = search("green tea grows on hills", hold([memory("milk"), long])).hits
     assert hits[0].memory == long
-    short = search("green tea grows on hills", partition([memory(filler)]), weights=Weights(0.5, 0.5, 0)).hits
+    short = search("green tea grows on hills", hold([memory(filler)]), weights=EVERYTHING).hits
     assert hits[0].explanation["dense"] > short[0].explanation["dense"]  # type: ignore[operator]
 
 
@@ -231,7 +178,7 @@ def test_an_identifier_of_one_memory_is_found_first_with_a_score_of_1(name: str)
     rows = [memory(f"the nightly deployment of the payments service failed {n}") for n in range(20)]
     named = memory(f"({name}): out of disk")
     query = f"why did the nightly deployment of the payments service fail with {name}?"
-    best: Found = search(query, partition([*rows, named])).hits[0]
+    best: Found = search(query, hold([*rows, named])).hits[0]
     assert (best.memory, best.score) == (named, 1.0)
     assert "identifier" in best.matched_by
 
@@ -239,37 +186,37 @@ def test_an_identifier_of_one_memory_is_found_first_with_a_score_of_1(name: str)
 def test_a_code_that_two_memories_have_is_relevant_in_both() -> None:
     rows = [memory("ERR-4711 means a full disk"), memory("ERR-4711 was seen again"), memory("all is well")]
     query = "why did everything at the harbour stop so suddenly last winter, ERR-4711?"
-    assert set(texts(search(query, partition(rows), encoder=None))) == {rows[0].content, rows[1].content}
+    assert set(texts(search(query, hold(rows), encoder=None))) == {rows[0].content, rows[1].content}
 
 
 def test_a_hyphenated_word_does_not_lift_what_is_beside_the_point() -> None:
     rows = [memory("a well-known singer"), memory("a well-known bridge"), memory("our restaurant in Rome")]
-    assert texts(search("the well-known restaurant in Rome", partition(rows)))[0] == "our restaurant in Rome"
+    assert texts(search("the well-known restaurant in Rome", hold(rows)))[0] == "our restaurant in Rome"
 
 
 @pytest.mark.parametrize("query", ["what is it", "?!…", "🚀", "the the the", "AND OR NOT", '* ~ " ( -', "\\"])
 @pytest.mark.parametrize("encoder", [HASH, None])
 def test_a_query_without_terms_does_no_harm(query: str, encoder: Encoder | None) -> None:
-    result = search(query, partition([memory("green tea"), memory("🚀")]), encoder=encoder)
+    result = search(query, hold([memory("green tea"), memory("🚀")]), encoder=encoder)
     assert result.candidates == 2
     assert encoder is not None or result.hits == ()
 
 
 def test_operators_and_wildcards_are_plain_text() -> None:
-    rows = partition([memory("green tea"), memory("milk")])
+    rows = hold([memory("green tea"), memory("milk")])
     assert texts(search('"green" -tea', rows, encoder=None)) == ["green tea"]
     assert texts(search("gre*", rows, encoder=None)) == []
 
 
 @pytest.mark.parametrize(("query", "text"), [("你好", "你好世界"), ("회의", "내일 회의가 있습니다")])
 def test_a_short_query_in_a_script_without_spaces_finds_its_memory(query: str, text: str) -> None:
-    rows = partition([memory(text), memory("天气很冷"), memory("비가 온다")])
+    rows = hold([memory(text), memory("天气很冷"), memory("비가 온다")])
     assert texts(search(query, rows, encoder=None)) == [text]
 
 
 def test_a_very_long_query_finds_what_it_is_about() -> None:
     rows = [memory("green tea"), memory("milk")]
-    assert texts(search("green tea " * 800, partition(rows)))[0] == "green tea"
+    assert texts(search("green tea " * 800, hold(rows)))[0] == "green tea"
 
 
 # Relevance, with the real model
@@ -292,7 +239,7 @@ def test_a_tiny_partition_answers_a_question_about_it_and_no_other(
     onnx_encoder: OnnxEncoder, size: int
 ) -> None:
     facts = list(FACTS)[:size]
-    rows = partition([memory(fact) for fact in facts], onnx_encoder)
+    rows = hold([memory(fact) for fact in facts], onnx_encoder)
     for fact in facts:
         assert texts(search(FACTS[fact], rows, encoder=onnx_encoder))[0] == fact
     for question in [*UNRELATED, *list(FACTS.values())[size:]]:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stores.words import WordIndex, _stem, analyze, identifiers, is_code, query_terms
+from stores.marks import marks
+from stores.words import WordIndex, analyze, identifiers, is_code, query_terms, stem
 
 
 def meet(query: str, text: str) -> bool:
@@ -108,13 +109,19 @@ def test_the_actor_is_a_word_of_what_they_said() -> None:
     "frame", ["{}", "What is {}?", "({}),", "«{}».", "code={}, retried", '{{"id":"{}"}}']
 )
 def test_an_identifier_is_kept_whole_wherever_it_stands(name: str, frame: str) -> None:
-    [wanted] = identifiers(name)
+    wanted = identifiers(name)[0]
     assert wanted in identifiers(frame.format(name))
     assert "=" + wanted in analyze(frame.format(name))
 
 
 def test_an_identifier_is_found_in_a_script_without_spaces() -> None:
     assert {"gw-2103", "rq-503"} <= set(identifiers("告警GW-2103已恢复，见RQ-503。"))
+
+
+def test_a_code_is_also_kept_as_people_type_it() -> None:
+    assert identifiers("ERR-4711") == ("err-4711", "err4711")
+    assert identifiers("err4711") == ("err4711",)
+    assert identifiers("well-known") == ("well-known",)
 
 
 def test_case_and_width_of_an_identifier_do_not_count() -> None:
@@ -141,7 +148,8 @@ def test_only_what_has_a_digit_is_a_code() -> None:
 @settings(deadline=None)
 def test_every_text_has_terms_that_it_meets_itself(text: str) -> None:
     terms = analyze(text)
-    assert set(query_terms(text)) | {"=" + name for name in identifiers(text)} == set(terms)
+    named, marked = {"=" + name for name in identifiers(text)}, {"~" + mark for mark in marks(text)}
+    assert set(query_terms(text)) | named | marked == set(terms)
     assert all(terms)
 
 
@@ -177,7 +185,7 @@ def test_words_are_stemmed_alike_in_many_threads_at_once():
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
-        _stem.cache_clear()
+        stem.cache_clear()
         with ThreadPoolExecutor(8) as threads:
             assert list(threads.map(analyze, words)) == alone
     finally:

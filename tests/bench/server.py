@@ -53,6 +53,15 @@ class Service:
                 ids.append(result["memory"]["memory_id"])
         return ids
 
+    def replace(self, agent: str, item: dict[str, Any], supersedes: Sequence[str]) -> str:
+        """Store a memory that supersedes others, as far as its authority reaches: its id."""
+        for asked in (item | {"supersedes": list(supersedes)}, item):
+            answer = self._http.post("/brain/memory", json=asked, headers={"X-Brain-Agent": agent})
+            if answer.status_code != 409:
+                answer.raise_for_status()
+                return str(answer.json()["memory"]["memory_id"])
+        raise RuntimeError(f"{agent}: {answer.text}")
+
     def get(self, agent: str, memory_id: str) -> Any:
         answer = self._http.get(f"/brain/memory/{memory_id}", headers={"X-Brain-Agent": agent})
         answer.raise_for_status()

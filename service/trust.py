@@ -1,0 +1,82 @@
+"""What else than relevance orders the results: authority, confidence, freshness and validity. Pure."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.authority import AUTHORITIES
+from models.memory import Memory
+from stores.resident import NO_TIME
+
+Doubles = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+HALF_LIFE_MS = 30 * 24 * 3600 * 1000  # of freshness
+UNDER_HEAD = 1e-6  # how far beneath its head a superseded row is put at the least
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """In standard deviations of relevance: what each rank of authority, the whole of confidence and being new
+    add, and what a memory loses outside its time of validity."""
+
+    name: str
+    authority: float
+    confidence: float
+    freshness: float
+    invalid: float = 2.0
+
+
+RECIPES: Mapping[str, Recipe] = MappingProxyType(
+    {
+        recipe.name: recipe
+        for recipe in (
+            Recipe("balanced", authority=0.35, confidence=1.0, freshness=0.1),
+            Recipe("trusted", authority=1.0, confidence=2.0, freshness=0.0),
+            Recipe("recent", authority=0.2, confidence=0.5, freshness=1.5),
+        )
+    }
+)
+
+
+def terms(column: Callable[[str], NDArray[Any]], recipe: Recipe, now: int) -> dict[str, Doubles]:
+    """(n,) each, from columns of the rows. Authority and confidence only ever add, so that raising them never
+    lowers a row. `now` is epoch ms."""
+    times, until = column("times"), column("valid_until")
+    since = np.where(times == NO_TIME, column("created"), times)
+    age = np.maximum(0, now - since) / HALF_LIFE_MS
+    outside = (column("valid_from") > now) | ((until != NO_TIME) & (until <= now))
+    return {
+        "authority": recipe.authority * (len(AUTHORITIES) - 1.0 - column("authorities")),
+        "confidence": recipe.confidence * column("confidences").astype(np.float64),
+        "freshness": recipe.freshness * 0.5**age,
+        "validity": np.where(outside, -recipe.invalid, 0.0),
+    }
+
+
+def heads_first(fused: Doubles, rows: Sequence[Memory], current: Mask, eligible: Mask) -> Doubles:
+    """`fused`, with every row beneath those eligible ones that replaced it, directly or by others that are
+    not eligible, or are hidden and not among the rows. `current` rows have no successor."""
+    if not (eligible & ~current).any():
+        return fused
+    place = {row.memory_id: at for at, row in enumerate(rows)}
+    newer = {rows[at].memory_id: {*rows[at].state.superseded_by} for at in np.flatnonzero(~current).tolist()}
+    for row in rows:  # what is hidden says nothing itself, but those that replaced it do
+        for old in row.state.supersedes:
+            newer.setdefault(old, set()).add(row.memory_id)
+    result = np.where(eligible, fused, np.inf)
+    bounds: dict[str, float] = {}
+    # The heads first, so that a chain is cut down link by link: a later written row may be filed as older.
+    for memory_id in TopologicalSorter(newer).static_order():
+        bound = min((bounds[new] for new in newer.get(memory_id, ())), default=np.inf)
+        at = place.get(memory_id)
+        if at is not None:
+            bound = min(result[at], bound - UNDER_HEAD if eligible[at] else bound)
+            result[at] = bound
+        bounds[memory_id] = bound
+    return np.where(eligible, result, fused)

@@ -1,0 +1,152 @@
+"""Authority, confidence, freshness and validity in a score, and superseded rows beneath their heads."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models.authority import AUTHORITIES
+from models.memory import Memory
+from service.trust import HALF_LIFE_MS, RECIPES, Recipe, heads_first, terms
+from stores.resident import NO_TIME
+from tests.recalling import NOW, id_of, memory
+
+RECIPE = Recipe("test", authority=0.5, confidence=2.0, freshness=1.0, invalid=3.0)
+
+
+def columns(**given: list[Any]) -> dict[str, np.ndarray]:
+    rows = len(next(iter(given.values())))
+    kept: dict[str, list[Any]] = {
+        "times": [NO_TIME] * rows,
+        "created": [NOW] * rows,
+        "valid_from": [NO_TIME] * rows,
+        "valid_until": [NO_TIME] * rows,
+        "authorities": [AUTHORITIES.index("informal")] * rows,
+        "confidences": [0.0] * rows,
+    } | given
+    types = {"authorities": np.uint8, "confidences": np.float32}
+    return {name: np.array(values, types.get(name, np.int64)) for name, values in kept.items()}
+
+
+def term(name: str, **given: list[Any]) -> list[float]:
+    found: list[float] = terms(columns(**given).__getitem__, RECIPE, NOW)[name].tolist()
+    return found
+
+
+def test_each_rank_of_authority_adds_as_much() -> None:
+    assert term("authority", authorities=[AUTHORITIES.index(one) for one in AUTHORITIES]) == [1.5, 1, 0.5, 0]
+
+
+def test_confidence_adds_its_share() -> None:
+    assert term("confidence", confidences=[0, 0.5, 1]) == [0, 1, 2]
+
+
+def test_freshness_halves_each_half_life_from_the_event_or_else_from_the_writing() -> None:
+    month = HALF_LIFE_MS
+    times = [NOW, NOW - month, NOW - 2 * month, NO_TIME, NOW + month]
+    assert term("freshness", times=times, created=[NOW - month] * 5) == [1, 0.5, 0.25, 0.5, 1]
+
+
+def test_outside_its_validity_a_memory_loses_and_its_last_moment_is_before_the_end() -> None:
+    assert term(
+        "validity",
+        valid_from=[NO_TIME, NOW, NOW + 1, NO_TIME, NO_TIME, 0],
+        valid_until=[NO_TIME, NO_TIME, NO_TIME, NOW, NOW + 1, 10],
+    ) == [0, 0, -3, -3, 0, -3]
+
+
+def test_a_time_before_1970_and_none_are_different() -> None:
+    assert term("validity", valid_until=[-1, 0, NO_TIME]) == [-3, -3, 0]
+
+
+@pytest.mark.parametrize("recipe", RECIPES.values(), ids=lambda recipe: recipe.name)
+def test_nothing_but_leaving_its_validity_ever_costs(recipe: Recipe) -> None:
+    given = columns(authorities=[0, 1, 2, 3], confidences=[1, 0.5, 0.1, 0], created=[0, NOW, NOW, NOW])
+    found = terms(given.__getitem__, recipe, NOW)
+    for name in ("authority", "confidence", "freshness"):
+        assert (found[name] >= 0).all()
+    assert (np.diff(found["authority"]) <= 0).all()
+    assert (np.diff(found["confidence"]) < 0).all()
+
+
+def test_the_three_recipes_differ_in_what_they_are_named_for() -> None:
+    balanced, trusted, recent = (RECIPES[name] for name in ("balanced", "trusted", "recent"))
+    assert trusted.authority > balanced.authority > recent.authority
+    assert trusted.confidence > balanced.confidence > recent.confidence
+    assert recent.freshness > balanced.freshness > trusted.freshness
+
+
+# Heads
+
+
+def version(name: str, seq: int, *newer: str) -> Memory:
+    return memory(
+        name,
+        seq,
+        memory_id=id_of(name),
+        superseded_by=tuple(id_of(other) for other in newer),
+        status="superseded" if newer else "active",
+    )
+
+
+def lowered(rows: list[Memory], fused: list[float], hidden: set[str] | None = None) -> list[float]:
+    eligible = np.array([row.content not in (hidden or set()) for row in rows])
+    current = np.array([row.state.status == "active" for row in rows])
+    return heads_first(np.array(fused), rows, current, eligible).tolist()
+
+
+def test_a_replaced_row_stands_just_beneath_its_head() -> None:
+    old, new = lowered([version("old", 1, "new"), version("new", 2)], [5, 1])
+    assert (new, old) == (1, pytest.approx(1, abs=1e-5)) and old < new
+
+
+def test_a_replaced_row_that_is_beneath_its_head_anyway_stays_where_it_is() -> None:
+    assert lowered([version("old", 1, "new"), version("new", 2)], [0, 1]) == [0, 1]
+
+
+def test_without_superseded_rows_nothing_changes() -> None:
+    assert lowered([version("one", 1), version("two", 2)], [1, 2]) == [1, 2]
+
+
+def test_a_chain_is_in_order_though_a_later_written_row_was_filed_as_older() -> None:
+    rows = [version("middle", 1, "head"), version("head", 2), version("oldest", 3, "middle")]
+    middle, head, oldest = lowered(rows, [9, 1, 8])
+    assert head > middle > oldest
+
+
+def test_a_head_counts_through_versions_that_a_filter_left_out() -> None:
+    rows = [version("old", 1, "middle"), version("middle", 2, "head"), version("head", 3)]
+    old, middle, head = lowered(rows, [9, 7, 1], hidden={"middle"})
+    assert old < head == 1
+    assert middle == 7
+
+
+def test_a_head_that_is_not_eligible_or_not_there_lowers_nothing() -> None:
+    rows = [version("old", 1, "new", "gone"), version("new", 2)]
+    assert lowered(rows, [5, 1], hidden={"new"}) == [5, 1]
+
+
+@given(st.data())
+@settings(deadline=None)
+def test_no_replaced_row_is_above_what_replaced_it(data: st.DataObject) -> None:
+    size = data.draw(st.integers(1, 9))
+    names = [str(number) for number in range(size)]
+    rows = [
+        version(name, seq, *data.draw(st.lists(st.sampled_from(names[at + 1 :]), max_size=2, unique=True)))
+        if at + 1 < size
+        else version(name, seq)
+        for at, (name, seq) in enumerate(zip(names, data.draw(st.permutations(range(size))), strict=True))
+    ]
+    hidden = data.draw(st.sets(st.sampled_from(names)))
+    fused = data.draw(st.lists(st.floats(-5, 5), min_size=size, max_size=size))
+    after = dict(zip((row.memory_id for row in rows), lowered(rows, fused, hidden), strict=True))
+    for row, before in zip(rows, fused, strict=True):
+        assert after[row.memory_id] <= before
+        if row.content in hidden:
+            assert after[row.memory_id] == before
+            continue
+        for newer in row.state.superseded_by:
+            if next(r for r in rows if r.memory_id == newer).content not in hidden:
+                assert after[row.memory_id] < after[newer]
