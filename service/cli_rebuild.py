@@ -48,7 +48,12 @@ Scopes = Annotated[
 ]
 Layers = Annotated[str | None, typer.Option(help="Only these layers, by commas.")]
 OnlyMissing = Annotated[
-    bool, typer.Option("--only-missing", help="Embed only what has no vectors of the model yet.")
+    bool,
+    typer.Option(
+        "--only-missing",
+        "--token-vectors",
+        help="Embed only what has no vectors of the model yet, or none of its word pieces.",
+    ),
 ]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Count, and estimate the time from a measured sample.")

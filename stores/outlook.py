@@ -13,7 +13,7 @@ from stores.embedding_run import Mark
 from stores.generations import PROGRESS
 from stores.ledger import Ledger
 from stores.refill import put_row
-from stores.schema import events, memories, settings, vectors, versions
+from stores.schema import events, memories, settings, token_vectors, vectors, versions
 from stores.vdb import shard_of
 
 _CURRENT = (versions.c.memory_id == memories.c.memory_id) & versions.c.to_seq.is_(None)
@@ -33,8 +33,9 @@ class Todo:
 def todo(
     ledger: Ledger, fingerprint: str, scopes: Collection[Scope], layers: Collection[str], *, missing: bool
 ) -> Todo:
-    """The memories in sight of these scopes and layers (empty: all); those without vectors of the fingerprint
-    only, when `missing`, else those behind the last one that an interrupted run of the same kind came to."""
+    """The memories in sight of these scopes and layers (empty: all). When `missing`, those alone that have no
+    vectors of the fingerprint, of their own or of their word pieces; else those behind the last one that an
+    interrupted run of the same kind came to."""
     conditions: list[ColumnElement[bool]] = [versions.c.status.not_in(HIDDEN)]
     if scopes:
         product, agent = memories.c.product, memories.c.agent
@@ -48,8 +49,13 @@ def todo(
         .order_by(memories.c.seq)
     )
     if missing:
-        own = (vectors.c.memory_id == memories.c.memory_id) & (vectors.c.fingerprint == fingerprint)
-        query = query.where(~select(vectors.c.chunk).where(own).exists())
+        whole = [
+            select(table.c.chunk)
+            .where(table.c.memory_id == memories.c.memory_id, table.c.fingerprint == fingerprint)
+            .exists()
+            for table in (vectors, token_vectors)
+        ]
+        query = query.where(~and_(*whole))
     key = hashlib.sha256(repr((fingerprint, sorted(scopes), sorted(layers))).encode()).hexdigest()[:16]
     with ledger.snapshot() as connection:
         rows = connection.execute(query).all()

@@ -297,6 +297,15 @@ def test_chroma_is_filled_from_vectors_alone_whole_or_for_one_scope(data: Path) 
         in_step(running)
 
 
+def test_memories_from_before_there_were_word_pieces_get_them(data: Path) -> None:
+    pieces = "SELECT memory_id, chunk, codes, scales FROM token_vectors ORDER BY memory_id, chunk"
+    before = read(data, pieces)
+    with closing(sqlite3.connect(data / "ledger.sqlite3")) as ledger, ledger:
+        ledger.execute("DELETE FROM token_vectors WHERE memory_id IN (SELECT memory_id FROM memories LIMIT 3)")
+    assert rebuilt(data, order(only_missing=True), load=load(OLD))["embedded"] == 3
+    assert read(data, pieces) == before
+
+
 def test_scopes_and_layers_narrow_it_and_another_model_takes_all_or_nothing(data: Path) -> None:
     report = rebuilt(data, order(scope=["default/south"]), load=load(OLD))
     assert (report["embedded"], report["shards"]) == (COUNT + 4, 1)
