@@ -22,10 +22,10 @@ SOLE_IDENTIFIER = 10_000.0
 SHARED_CODE = 0.5  # settles what is nearly equal; more gains nothing, and less is no loss either
 LATE_SHARE = 0.6  # of late interaction in what a row says, beside its words
 BEST_OF_SESSION = 3
-# Deviations as they are among hundreds of rows, which count like some more rows: of two memories that are
-# nearly equal neither is far ahead, though each is one deviation from their mean.
+# Deviations as they are among hundreds of rows, which count like some more rows where there are few: of two
+# memories that are nearly equal neither is far ahead, though each is one deviation from their mean.
 USUAL = {"dense": 0.1, "words": 1.1, "late": 0.075}
-USUAL_ROWS = 5
+USUAL_ROWS, ENOUGH_ROWS = 5, 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +289,8 @@ def zscores(values: NDArray[np.floating], eligible: Mask, usual: float | None = 
         return np.zeros(len(values))
     variance = known.var()
     if usual is not None:
-        variance = (known.size * variance + USUAL_ROWS * usual**2) / (known.size + USUAL_ROWS)
+        more = USUAL_ROWS * max(0.0, 1 - known.size / ENOUGH_ROWS)
+        variance = (known.size * variance + more * usual**2) / (known.size + more)
     scores: Doubles = (values - known.mean()) / np.sqrt(variance)
     scores[missing] = 0
     return scores

@@ -301,7 +301,9 @@ def test_memories_from_before_there_were_word_pieces_get_them(data: Path) -> Non
     pieces = "SELECT memory_id, chunk, codes, scales FROM token_vectors ORDER BY memory_id, chunk"
     before = read(data, pieces)
     with closing(sqlite3.connect(data / "ledger.sqlite3")) as ledger, ledger:
-        ledger.execute("DELETE FROM token_vectors WHERE memory_id IN (SELECT memory_id FROM memories LIMIT 3)")
+        ledger.execute(
+            "DELETE FROM token_vectors WHERE memory_id IN (SELECT memory_id FROM memories LIMIT 3)"
+        )
     assert rebuilt(data, order(only_missing=True), load=load(OLD))["embedded"] == 3
     assert read(data, pieces) == before
 
