@@ -134,10 +134,15 @@ def search(
         plan.weights.floor,
         plan.request.limit,
         lambda row: corpus.rows[row].seq,  # the later written first
-        lambda row: (content_key(corpus.rows[row].content), corpus.rows[row].state.frame),
+        lambda row: _same(corpus.rows[row]),
     )
     hits = tuple(_found(plan, evidence, corpus, order, place) for place in range(len(order.rows)))
     return Result(hits, candidates)
+
+
+def _same(memory: Memory) -> object:
+    """Equal for memories of one user, frame and session that say the same."""
+    return content_key(memory.content), memory.state.frame, memory.partition, memory.session_key
 
 
 def _sum(terms: Mapping[str, ranking.Doubles]) -> ranking.Doubles:

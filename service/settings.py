@@ -77,7 +77,7 @@ class Doctor(_Section):
 
 
 class Search(_Section):
-    relevance_floor: Annotated[float, Field(ge=0, le=1)] = 0.012
+    relevance_floor: Annotated[float, Field(ge=0, le=1)] = 0.08
     weights: Annotated[dict[str, float], AfterValidator(_known_weights)] = {}
 
 

@@ -49,7 +49,7 @@ class Weights:
     first: Mapping[str, float] = field(default_factory=lambda: MappingProxyType(_FIRST))
     message: Mapping[str, float] = field(default_factory=lambda: MappingProxyType(_MESSAGE))
     plain: Mapping[str, float] = field(default_factory=lambda: MappingProxyType(_PLAIN))
-    floor: float = 0.012
+    floor: float = 0.08
     version: str = VERSION
 
     def adjusted(self, changes: Mapping[str, float], floor: float) -> "Weights":

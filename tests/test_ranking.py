@@ -165,7 +165,7 @@ def test_an_identifier_of_one_memory_beats_any_z_score() -> None:
 
 
 def test_a_search_answers_by_its_best_row_and_then_shows_weaker_ones_too() -> None:
-    weak = [Row(0, cosine=0.3), Row(1, cosine=0.25), Row(2, cosine=0.1)]
+    weak = [Row(0, cosine=0.1), Row(1, cosine=0.05), Row(2, cosine=0)]
     assert found(weak) == []
     assert [id for id, _ in found([*weak[1:], Row(3, cosine=0.7)])] == [3, 1, 2]
 

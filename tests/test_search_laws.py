@@ -180,8 +180,9 @@ def test_an_identifier_that_stands_in_one_memory_is_first(
 @given(queries, partitions(), options)
 @quick
 def test_equal_texts_take_one_place(query: str, rows: list[Memory], given: dict[str, Any]) -> None:
-    found_texts = [hit.memory.content.casefold() for hit in found(query, rows, **given).hits]
-    assert len(found_texts) == len(set(found_texts))
+    memories = [hit.memory for hit in found(query, rows, **given).hits]
+    places = [(one.content.casefold(), one.state.frame, one.session_key) for one in memories]
+    assert len(places) == len(set(places))
 
 
 @given(queries, partitions(), options, st.integers(1, 4))

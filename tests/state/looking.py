@@ -71,18 +71,24 @@ class Looking(Life):
         return str(source)
 
     def find(self, entry: Entry) -> None:
-        """Its own text finds it, nothing of another text above it, nobody else's, and no older row of its
-        chain."""
+        """Its own text finds it or an equal one, nothing of another text above it, nobody else's, and no
+        older row of its chain."""
         who = owner(entry)
         status, body = self.call("brain_memory_search", who, query=entry.content[:2000], limit=100)
         assert status == 200
         hits = body["results"]
         active = {old.memory_id: old for old in self.model.active(who)}
         assert {hit["memory_id"] for hit in hits} <= active.keys()
-        equal = [id for id, old in active.items() if content_key(old.content) == content_key(entry.content)]
-        if len(equal) <= 100:
-            best = [hit["memory_id"] for hit in hits[: len(equal)]]
-            assert sorted(best) == sorted(equal)
+        # Of equal texts in one frame and session one is shown.
+        equal = {
+            id: (old.frame, old.session_id)
+            for id, old in active.items()
+            if content_key(old.content) == content_key(entry.content)
+        }
+        places = set(equal.values())
+        if len(places) <= 100:
+            best = [hit["memory_id"] for hit in hits[: len(places)]]
+            assert set(best) <= equal.keys() and {equal[id] for id in best} == places
 
     @invariant()
     def what_is_new_can_be_read_and_is_found(self) -> None:
