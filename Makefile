@@ -10,7 +10,7 @@ serve: $(MODEL)
 	$(BIN)/brain serve
 
 test: $(MODEL)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadscope
 
 bench: $(MODEL)
 	$(BIN)/python tests/bench/run.py

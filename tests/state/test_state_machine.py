@@ -121,8 +121,8 @@ class RealChroma(Machine):
 
 
 quick = settings(
-    max_examples=1_000 if SOAK else 24,
-    stateful_step_count=60 if SOAK else 25,
+    max_examples=1_000 if SOAK else 10,
+    stateful_step_count=60 if SOAK else 20,
     deadline=None,
     suppress_health_check=list(HealthCheck),
     print_blob=True,
