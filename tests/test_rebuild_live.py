@@ -187,10 +187,10 @@ def test_what_waits_when_the_encoder_is_swapped_is_embedded_by_the_new_one(waiti
         queued = embedder.embed_document("one that waits") if waiting else None
         embedder.swap(HashEncoder(NEW))
         first.may.set()
-        assert busy.result(30)[0].vector.shape in ((OLD,), (NEW,))
+        assert busy.result(30).vectors[0].shape in ((OLD,), (NEW,))
         later = queued or embedder.embed_document("one that comes later")
-        [encoding] = later.result(30)
-        assert encoding.vector.shape == (NEW,) and np.isfinite(encoding.vector).all()
+        vectors = later.result(30).vectors
+        assert vectors.shape == (1, NEW) and np.isfinite(vectors).all()
         assert embedder.embed_query("a question").result(30).vector.shape == (NEW,)
     finally:
         first.may.set()
