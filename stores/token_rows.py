@@ -42,7 +42,9 @@ def read_tokens(
     found: dict[str, list[TokenCodes]] = {}
     for start in range(0, len(memory_ids), _AT_ONCE):
         asked = {"memory_ids": list(memory_ids[start : start + _AT_ONCE]), "fingerprint": fingerprint}
-        for memory_id, pieces, codes, scales in connection.execute(_OF, asked):
+        cursor = connection.execute(_OF, asked).cursor
+        assert cursor is not None
+        for memory_id, pieces, codes, scales in cursor.fetchall():  # plain rows: each search reads a hundred
             ids = np.frombuffer(pieces, "<i4")
             rows = np.frombuffer(codes, np.int8).reshape(len(ids), -1 if len(ids) else 0)
             found.setdefault(memory_id, []).append(TokenCodes(ids, rows, np.frombuffer(scales, "<f4")))
