@@ -24,7 +24,7 @@ LATE_SHARE = 0.6  # of late interaction in what a row says, beside its words
 BEST_OF_SESSION = 3
 # Deviations as they are among hundreds of rows, which count like some more rows where there are few: of two
 # memories that are nearly equal neither is far ahead, though each is one deviation from their mean.
-USUAL = {"dense": 0.1, "words": 1.1, "late": 0.075}
+USUAL = {"dense": 0.1, "words": 1.1, "late": 0.075, "length": 0.6}
 USUAL_ROWS, ENOUGH_ROWS = 5, 50
 
 
@@ -110,7 +110,7 @@ def first_stage(e: Evidence, weights: Weights) -> dict[str, Doubles]:
         terms["cues"] = chat * (
             m["time"] * asked_time * e.marks["time"] + m["question"] * e.marks["question"]
         )
-        terms["length"] = chat * m["length"] * zscores(np.log1p(e.length), e.eligible)
+        terms["length"] = chat * m["length"] * zscores(np.log1p(e.length), e.eligible, USUAL["length"])
     return terms
 
 

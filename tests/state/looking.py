@@ -87,8 +87,10 @@ class Looking(Life):
         }
         places = set(equal.values())
         if len(places) <= 100:
-            best = [hit["memory_id"] for hit in hits[: len(places)]]
-            assert set(best) <= equal.keys() and {equal[id] for id in best} == places
+            # By words alone a long turn that follows it may stand above it: answers follow questions.
+            shown = hits if body["degraded"] else hits[: len(places)]
+            best = [hit["memory_id"] for hit in shown]
+            assert {equal[id] for id in best if id in equal} == places
 
     @invariant()
     def what_is_new_can_be_read_and_is_found(self) -> None:
