@@ -121,7 +121,9 @@ async def test_a_resident_that_cannot_follow_is_let_go_and_loaded_anew(tmp_path:
 
 async def test_loads_of_one_partition_at_the_same_time_are_one(tmp_path: Path) -> None:
     async with running(tmp_path) as brain:
-        await model_ready(brain)  # else its fingerprint may come in between, and the partition is loaded again
+        await model_ready(
+            brain
+        )  # else its fingerprint may come in between, and the partition is loaded again
         await add(brain, ME, "one")
         residents, gated = residents_of(brain)
         gated.before.clear()
