@@ -35,14 +35,13 @@ from models.scope import Partition, Scope
 from models.token_codes import TokenCodes
 from stores import migration
 from stores.loading import StoredPartition, load_partition
-from stores.rows import memory_from, select_memories
+from stores.rows import VARIABLES, memory_from, select_memories
 from stores.schema import memories, settings, vectors, versions
 from stores.token_rows import read_tokens
 from stores.writer import Publish, Transaction, Writer
 
 _BY_ID = select_memories().where(memories.c.memory_id == bindparam("memory_id"))
 _BY_IDS = select_memories().where(memories.c.memory_id.in_(bindparam("memory_ids", expanding=True)))
-_AT_ONCE = 500  # variables in one statement; SQLite's own limit is in the thousands
 _STAMP = (
     select(memories.c.product, memories.c.agent, memories.c.user, versions.c.version, versions.c.status)
     .join(versions, (versions.c.memory_id == memories.c.memory_id) & versions.c.to_seq.is_(None))
@@ -132,8 +131,8 @@ class Ledger:
     def find_all(self, memory_ids: Sequence[str]) -> dict[str, Memory]:
         """Those that there are of these ids, as they stand, of any scope and status."""
         found: dict[str, Memory] = {}
-        for start in range(0, len(memory_ids), _AT_ONCE):
-            part = list(memory_ids[start : start + _AT_ONCE])
+        for start in range(0, len(memory_ids), VARIABLES):
+            part = list(memory_ids[start : start + VARIABLES])
             with self._readable():
                 for row in self._reading().execute(_BY_IDS, {"memory_ids": part}):
                     memory = memory_from(row)

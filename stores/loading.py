@@ -1,17 +1,16 @@
 """A partition as the ledger has it, read in one snapshot."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, Select, and_, or_, select
+from sqlalchemy import Connection, and_, or_, select
 
 from models.memory import Memory, State
 from models.scope import Partition
 from stores.changes import Edge
-from stores.rows import held, memory_from, select_memories, shown
+from stores.rows import held, memory_from, plain_rows, select_memories, shown
 from stores.schema import edges, memories, tokens, vectors
 from stores.words import ANALYZER, analyze
 
@@ -63,7 +62,7 @@ def _load_memories(
     states: dict[str, State] = {}
     records: list[Memory] = []
     terms: list[tuple[str, ...]] = []
-    for *row, stored in _tuples(connection, query):
+    for *row, stored in plain_rows(connection, query):
         memory = memory_from(row, states)
         records.append(memory)
         if stored is None:
@@ -71,13 +70,6 @@ def _load_memories(
         else:
             terms.append(tuple(stored.split("\n")) if stored else ())
     return records, terms
-
-
-def _tuples(connection: Connection, query: Select[Any]) -> Sequence[Any]:
-    """Plain rows: SQLAlchemy's own take a third of the time of a load."""
-    cursor = connection.execute(query).cursor
-    assert cursor is not None
-    return cursor.fetchall()
 
 
 def _load_vectors(
@@ -89,7 +81,7 @@ def _load_vectors(
         .where(_of(partition), vectors.c.fingerprint == fingerprint)
         .order_by(memories.c.seq, vectors.c.chunk)
     )
-    found = [(row_of[id], blob) for id, blob in _tuples(connection, query) if id in row_of]
+    found = [(row_of[id], blob) for id, blob in plain_rows(connection, query) if id in row_of]
     owners = np.fromiter((row for row, _ in found), np.int64, len(found))
     joined = np.frombuffer(b"".join(blob for _, blob in found), "<f4")
     return owners, joined.reshape(len(found), -1) if found else joined.reshape(0, 0)

@@ -1,13 +1,13 @@
 """Between a `Memory` and its rows in the ledger."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
 
 import orjson
-from sqlalchemy import ColumnElement, Select, Table, Text, select, type_coerce
+from sqlalchemy import ColumnElement, Connection, Select, Table, Text, select, type_coerce
 
 from models.layers import HIDDEN
 from models.memory import Memory, State
@@ -16,6 +16,8 @@ from models.scope import Partition
 from stores.schema import memories, versions
 
 Values = dict[str, Any]
+
+VARIABLES = 500  # at the most in one statement; SQLite's own limit is in the thousands
 
 _partition = lru_cache(maxsize=1024)(Partition)  # one object for all records of a partition
 
@@ -42,6 +44,13 @@ _COLUMNS = (memories.c.product, memories.c.agent, memories.c.user, *(memories.c[
 
 _DETAILS = type_coerce(memories.c.details, Text)
 _STATE = type_coerce(versions.c.state, Text)  # `memory_from` parses it, or knows an equal one
+
+
+def plain_rows(connection: Connection, query: Select[Any], values: Values | None = None) -> Sequence[Any]:
+    """The rows as plain tuples: SQLAlchemy's own take a third of the time of a load."""
+    cursor = connection.execute(query, values).cursor
+    assert cursor is not None
+    return cursor.fetchall()
 
 
 def select_memories(at: int | None = None) -> Select[Any]:

@@ -6,10 +6,9 @@ import numpy as np
 from sqlalchemy import Connection, bindparam, select
 
 from models.token_codes import TokenCodes
-from stores.rows import Values
+from stores.rows import VARIABLES, Values, plain_rows
 from stores.schema import token_vectors
 
-_AT_ONCE = 500  # variables in one statement
 _OF = (
     select(token_vectors.c.memory_id, token_vectors.c.pieces, token_vectors.c.codes, token_vectors.c.scales)
     .where(
@@ -40,11 +39,9 @@ def read_tokens(
 ) -> dict[str, list[TokenCodes]]:
     """The chunks of those memories that have any."""
     found: dict[str, list[TokenCodes]] = {}
-    for start in range(0, len(memory_ids), _AT_ONCE):
-        asked = {"memory_ids": list(memory_ids[start : start + _AT_ONCE]), "fingerprint": fingerprint}
-        cursor = connection.execute(_OF, asked).cursor
-        assert cursor is not None
-        for memory_id, pieces, codes, scales in cursor.fetchall():  # plain rows: each search reads a hundred
+    for start in range(0, len(memory_ids), VARIABLES):
+        asked = {"memory_ids": list(memory_ids[start : start + VARIABLES]), "fingerprint": fingerprint}
+        for memory_id, pieces, codes, scales in plain_rows(connection, _OF, asked):
             ids = np.frombuffer(pieces, "<i4")
             rows = np.frombuffer(codes, np.int8).reshape(len(ids), -1 if len(ids) else 0)
             found.setdefault(memory_id, []).append(TokenCodes(ids, rows, np.frombuffer(scales, "<f4")))
