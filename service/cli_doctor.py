@@ -4,13 +4,13 @@ stores are imported only when the command runs: `--help` should answer at once."
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from service.cli_options import AsJson, ConfigFile, DataDirectory, data_lock, settings_of
-from service.terminal import UNREACHABLE, cells, give_up, refuse, show, show_json, table
+from service.cli_options import AsJson, ConfigFile, DataDirectory, settings_of
+from service.cli_owner import answer_of, ask_or_do
+from service.terminal import cells, show, show_json, table
 
 if TYPE_CHECKING:
     from service.settings import Settings
@@ -22,7 +22,6 @@ EPILOG = (
     "Exit codes: 0 nothing is wrong, or everything was repaired; 1 something is; 2 a wrong option or "
     "setting; 3 the data directory is in use, or its owner can't be reached."
 )
-POLLS, PAUSE_S = 600, 0.05  # an owner that is still starting is waited for
 ANSWER_S = 3_600.0  # a large store takes minutes to look at, and a repair fills shards anew
 
 Document = dict[str, Any]
@@ -50,38 +49,16 @@ def doctor(
 
 def _ask(settings: Settings, as_json: bool, repair: bool) -> Document:
     """The report of the owner, or our own when there is none."""
-    lock = data_lock(settings)
-    for _ in range(POLLS):
-        if lock.acquire():
-            from service.examination import examine
 
-            try:
-                return asyncio.run(examine(settings, repair=repair))
-            finally:
-                lock.release()
-        owner = lock.owner()
-        report = None if owner is None else _through(owner, as_json, repair)
-        if report is not None:
-            return report
-        time.sleep(PAUSE_S)
-    return give_up(f"{settings.data_directory} is in use by a process that does not listen.", UNREACHABLE)
+    def do() -> Document:
+        from service.examination import examine
 
+        return asyncio.run(examine(settings, repair=repair))
 
-def _through(owner: Owner, as_json: bool, repair: bool) -> Document | None:
-    """None when the owner has just left."""
-    import httpx
+    def ask(owner: Owner) -> Document:
+        return answer_of(owner, as_json, "POST", PATH, {"repair": repair}, timeout=ANSWER_S)
 
-    headers = {"Authorization": f"Bearer {owner.token}"}
-    timeout = httpx.Timeout(ANSWER_S, connect=5.0)
-    try:
-        with httpx.Client(base_url=owner.url, headers=headers, trust_env=False, timeout=timeout) as http:
-            response = http.post(PATH, json={"repair": repair})
-            answer: Document = response.json()
-    except httpx.ConnectError:
-        return None
-    except (httpx.RequestError, ValueError) as error:
-        give_up(f"{owner.url} gave no answer: {type(error).__name__} {error}", UNREACHABLE)
-    return answer if response.status_code < 400 else refuse(answer, as_json=as_json)
+    return ask_or_do(settings, ask, do)
 
 
 def _show(report: Document, repair: bool) -> None:

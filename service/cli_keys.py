@@ -4,7 +4,6 @@ stores are imported only when a command needs them: `--help` and completion shou
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
@@ -13,10 +12,10 @@ from uuid import uuid4
 import typer
 
 from models.errors import BrainError
-from service.cli_options import AsJson, ConfigFile, DataDirectory, data_lock, settings_of
+from service.cli_options import AsJson, ConfigFile, DataDirectory, settings_of
+from service.cli_owner import answer_of, ask_or_do
 from service.settings import Settings
-from service.terminal import UNREACHABLE, USAGE, cells, date, give_up, refuse, show, show_json, table
-from stores.lock import DataDirectoryLock, Owner
+from service.terminal import USAGE, cells, date, give_up, refuse, show, show_json, table
 
 if TYPE_CHECKING:
     from stores.keys import KeyRing
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 keys_cli = typer.Typer(help="API keys: who may call.", no_args_is_help=True)
 
 PATH = "/internal/keys"
-POLLS, PAUSE_S = 600, 0.05  # an owner that is still starting is waited for
 _UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
 _DURATION = re.compile(r"([1-9][0-9]{0,8})([smhdw])")
 
@@ -119,47 +117,18 @@ def _ask(
     alone: Callable[[KeyRing, str], Document],
 ) -> Document:
     """The answer of the owner, or of `alone` (keys, request id) when there is none."""
-    lock = data_lock(settings)
-    for _ in range(POLLS):
-        if lock.acquire():
-            return _alone(lock, settings, as_json, alone)
-        owner = lock.owner()
-        answer = None if owner is None else _through(owner, as_json, method, path, body)
-        if answer is not None:
-            return answer
-        time.sleep(PAUSE_S)
-    return give_up(f"{settings.data_directory} is in use by a process that does not listen.", UNREACHABLE)
 
+    def do() -> Document:
+        from service.visit import key_ring
 
-def _alone(
-    lock: DataDirectoryLock, settings: Settings, as_json: bool, alone: Callable[[KeyRing, str], Document]
-) -> Document:
-    from service.visit import key_ring
+        request_id = uuid4().hex[:16]
+        try:
+            with key_ring(settings) as ring:
+                return alone(ring, request_id)
+        except BrainError as refusal:
+            return refuse(refusal.document(request_id), as_json=as_json)
 
-    request_id = uuid4().hex[:16]
-    try:
-        with key_ring(settings) as ring:
-            return alone(ring, request_id)
-    except BrainError as refusal:
-        return refuse(refusal.document(request_id), as_json=as_json)
-    finally:
-        lock.release()
-
-
-def _through(owner: Owner, as_json: bool, method: str, path: str, body: Document | None) -> Document | None:
-    """None when the owner has just left."""
-    import httpx
-
-    headers = {"Authorization": f"Bearer {owner.token}"}
-    try:
-        with httpx.Client(base_url=owner.url, headers=headers, trust_env=False, timeout=60) as http:
-            response = http.request(method, path, json=body)
-            answer: Document = response.json()
-    except httpx.ConnectError:
-        return None
-    except (httpx.RequestError, ValueError) as error:
-        give_up(f"{owner.url} gave no answer: {type(error).__name__} {error}", UNREACHABLE)
-    return answer if response.status_code < 400 else refuse(answer, as_json=as_json)
+    return ask_or_do(settings, lambda owner: answer_of(owner, as_json, method, path, body), do)
 
 
 def _duration(text: str) -> int:

@@ -15,6 +15,7 @@ import typer
 
 from models.errors import BrainError, InvalidArgument
 from service.cli_options import AsJson, ConfigFile, DataDirectory, data_lock, settings_of
+from service.cli_owner import OwnerLeft, answer_of, not_listening
 from service.settings import Settings
 from service.terminal import REFUSED, UNREACHABLE, USAGE, cells, give_up, refuse, show, show_json, table
 from stores.lock import Owner
@@ -117,7 +118,7 @@ def rebuild(
                 "Add --live to rebuild inside it while it goes on serving, or stop it first.",
             )
         if owner is None:
-            give_up(f"{settings.data_directory} is in use by a process that does not listen.", UNREACHABLE)
+            not_listening(settings)
         _live(owner, order, "GET" if status else "DELETE" if cancel else "POST", as_json)
         return
     try:
@@ -207,18 +208,14 @@ def _live(owner: Owner, order: Document, method: str, as_json: bool) -> None:
 
 
 def _ask(owner: Owner, method: str, body: Document | None, as_json: bool) -> Document:
-    import httpx
+    def refused(status: int, problem: Document) -> None:
+        if status == InvalidArgument.status:
+            _wrong(problem)
 
-    headers = {"Authorization": f"Bearer {owner.token}"}
     try:
-        with httpx.Client(base_url=owner.url, headers=headers, trust_env=False, timeout=60) as http:
-            response = http.request(method, PATH, json=body)
-            answer: Document = response.json()
-    except (httpx.RequestError, ValueError) as error:
-        give_up(f"{owner.url} gave no answer: {type(error).__name__} {error}", UNREACHABLE)
-    if response.status_code == InvalidArgument.status:
-        _wrong(answer)
-    return answer if response.status_code < 400 else refuse(answer, as_json=as_json)
+        return answer_of(owner, as_json, method, PATH, body, refused=refused)
+    except OwnerLeft as left:
+        give_up(str(left), UNREACHABLE)
 
 
 # What is shown
