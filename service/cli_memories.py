@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import sys
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from service.cli_options import (
     settings_of,
 )
 from service.memory_tables import added_lines, hits_table, memories_table, memory_table, stats_table
-from service.terminal import UNREACHABLE, USAGE, give_up, refuse, show, show_json
+from service.terminal import UNREACHABLE, USAGE, give_up, refuse, show, show_json, standard_input
 from stores.lock import Owner
 
 # Seconds before each look for the owner: one that leaves stays on its card while it closes.
@@ -256,8 +255,4 @@ COMMANDS: tuple[tuple[str, Callable[..., None]], ...] = (
 
 
 def _standard_input() -> str:
-    try:
-        text = sys.stdin.buffer.read().decode("utf-8")
-    except UnicodeDecodeError as error:
-        give_up(f"Standard input is not UTF-8: byte {error.start}.", USAGE)
-    return text.removesuffix("\n").removesuffix("\r")
+    return standard_input().removesuffix("\n").removesuffix("\r")

@@ -9,7 +9,7 @@ import typer
 from service.cli_memories import Caller
 from service.cli_options import Agent, AsJson, ConfigFile, DataDirectory, Product, Url, User, settings_of
 from service.settings import Settings
-from service.terminal import REFUSED, USAGE, cells, give_up, show, show_json, table
+from service.terminal import REFUSED, USAGE, cells, give_up, show, show_json, standard_input, table
 
 SHOWN = 1_000  # places of a text; beyond them they are counted only
 TARGETS = ("--memory", "--session", "--user-id", "--all")
@@ -107,11 +107,7 @@ def _sought(texts: list[str]) -> list[str]:
         if text != "-":
             found.append(text)
             continue
-        try:
-            lines = sys.stdin.buffer.read().decode("utf-8").splitlines()
-        except UnicodeDecodeError as error:
-            give_up(f"Standard input is not UTF-8: byte {error.start}.", USAGE)
-        found += [line for line in lines if line]
+        found += [line for line in standard_input().splitlines() if line]
     if not found or "" in found:
         give_up("--verify needs a text that is not empty: brain purge --verify TEXT…", USAGE)
     return found

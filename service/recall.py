@@ -5,6 +5,7 @@ writes."""
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -248,18 +249,20 @@ def _piece_weights(plan: Plan, corpus: Corpus, e: Evidence, query: QueryMeaning)
     """(t,) the rarity of the word that each piece of the query belongs to."""
     total = int(e.eligible.sum()) + lexical.UNSEEN_ROWS
     words = [(match.start(), match.end(), match[0].casefold()) for match in re.finditer(r"\w+", plan.bare)]
-    weights = []
-    for start in query.starts[: len(query.encoding.tokens)]:
-        word = next((word for begin, end, word in words if begin <= start < end), None)
+
+    @cache  # a word of several pieces is counted once
+    def weight(word: str | None) -> float:
         if word is None:
-            weights.append(late.PUNCTUATION)
-        elif is_stop(word):
-            weights.append(late.STOP_WORD)
-        else:
-            term = stem(word)
-            documents = np.count_nonzero(corpus.counts(term)[e.eligible]) if term in plan.terms else 0
-            weights.append(float(lexical.idf(np.array([documents]), total)[0]))
-    return np.array(weights, np.float32)
+            return late.PUNCTUATION
+        if is_stop(word):
+            return late.STOP_WORD
+        term = stem(word)
+        documents = np.count_nonzero(corpus.counts(term)[e.eligible]) if term in plan.terms else 0
+        return float(lexical.idf(np.array([documents]), total)[0])
+
+    starts = query.starts[: len(query.encoding.tokens)]
+    owners = (next((word for begin, end, word in words if begin <= at < end), None) for at in starts)
+    return np.array([weight(word) for word in owners], np.float32)
 
 
 def _found(plan: Plan, e: Evidence, corpus: Corpus, order: Order, place: int) -> Found:

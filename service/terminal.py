@@ -35,6 +35,14 @@ def give_up(message: str, code: int, hint: str | None = None) -> NoReturn:
     raise typer.Exit(code)
 
 
+def standard_input() -> str:
+    """All of it. Gives up when it is not UTF-8."""
+    try:
+        return sys.stdin.buffer.read().decode("utf-8")
+    except UnicodeDecodeError as error:
+        give_up(f"Standard input is not UTF-8: byte {error.start}.", USAGE)
+
+
 def show_json(value: Any) -> None:
     """The document, whole and alone on standard output."""
     sys.stdout.buffer.write(verbatim.dump(value).encode() + b"\n")

@@ -177,6 +177,18 @@ def check(api: Api, model: Model, time: int) -> None:
             assert [tuple(memory["tags"]) for memory in found] == [visible[id].tags for id in ids]
 
 
+def lived(api: Api, clock: Clock, done: list[Any]) -> tuple[Model, range]:
+    """Do these steps: the model of them, and every moment from before the first to after the last."""
+    model = Model()
+    clock.ms += 10
+    begun = clock.ms
+    for step in done:
+        clock.ms += step[3]
+        act(api, model, clock.ms, step)
+    clock.ms += 1
+    return model, range(begun - 1, clock.ms + 2)
+
+
 @settings(
     max_examples=40,
     deadline=None,
@@ -186,14 +198,9 @@ def check(api: Api, model: Model, time: int) -> None:
 )
 @given(steps)
 def test_every_moment_is_shown_as_it_was(served: Server, clock: Clock, done: list[Any]) -> None:
-    api, model = served.api.of(fresh()), Model()
-    clock.ms += 10
-    begun = clock.ms
-    for step in done:
-        clock.ms += step[3]
-        act(api, model, clock.ms, step)
-    clock.ms += 1
-    for time in range(begun - 1, clock.ms + 2):
+    api = served.api.of(fresh())
+    model, moments = lived(api, clock, done)
+    for time in moments:
         check(api, model, time)
 
 

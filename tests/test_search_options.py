@@ -13,7 +13,7 @@ from service.operations import BY_NAME
 from service.schemas import output_schema
 from tests.serving import JSON, Api, Server, eventually, fresh, refused, server, succeeded
 from tests.state.brains import Clock
-from tests.test_as_of import START, Model, act, steps
+from tests.test_as_of import START, lived, steps
 
 FIELDS = set(MemoryFields.__annotations__)
 
@@ -232,14 +232,9 @@ def test_a_link_to_another_user_is_followed_as_far_as_the_caller_reaches(api: Ap
 )
 @given(steps)
 def test_a_search_finds_what_was_there_at_every_moment(served: Server, clock: Clock, done: list[Any]) -> None:
-    api, model = served.api.of(fresh()), Model()
-    clock.ms += 10
-    begun = clock.ms
-    for step in done:
-        clock.ms += step[3]
-        act(api, model, clock.ms, step)
-    clock.ms += 1
-    for time in range(begun - 1, clock.ms + 2):
+    api = served.api.of(fresh())
+    model, moments = lived(api, clock, done)
+    for time in moments:
         for status in ("active", "archived"):
             stood = [model.expected(memory_id, time) for memory_id in model.now]
             expected = {(s.content, s.tags) for s in stood if not isinstance(s, str) and s.status == status}
