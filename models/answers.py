@@ -62,6 +62,41 @@ class Timed(TypedDict):
 
 
 @_closed
+class FactFields(TypedDict):
+    subject: str
+    predicate: str
+    object: str
+    single_valued: bool
+
+
+@_closed
+class Source(TypedDict):
+    """A memory that agrees, or the label of a source that does."""
+
+    memory_id: str | None
+    label: str | None
+    reliability: float
+
+
+@_closed
+class ConfidenceTerms(TypedDict):
+    """What `confidence` was made of, each step 0..1: `start` is authority x kind of statement, or what the
+    writer stated where that is lower; `agreed` with the independent sources that agree; `heard` with
+    feedback, counted once for each key and verdict; an open conflict with an equal or higher authority caps
+    it at .5."""
+
+    authority: Authority
+    statement: str
+    stated: float | None
+    start: float
+    sources: list[Source]
+    agreed: float
+    feedback: dict[str, int]
+    heard: float
+    contested: bool
+
+
+@_closed
 class MemoryDetails(TypedDict):
     """The rest of the record. Times: epoch ms."""
 
@@ -79,12 +114,66 @@ class MemoryDetails(TypedDict):
     valid_from: int | None
     valid_until: int | None
     stated_confidence: float | None
+    confidence_terms: ConfidenceTerms
     evidence_ids: list[str]
+    facts: list[FactFields]
+    conflicts: Annotated[list[str], Field(description="Ids of the open conflicts that it stands in")]
+    status_reason: str | None
     tier: str
     stage: str
+    source: str | None
+    event_at: Annotated[str | None, Field(description="As written, with its offset")]
     pinned: bool
+    review_due_at: int | None
+    last_reviewed_at: int | None
+    fallen: Annotated[list[str], Field(description="Ids of what it rests on that fell since its last review")]
     security_sensitive: bool
+    sensitivity_reasons: list[str]
     speculation_rule: str | None
+
+
+_Ends = TypedDict(
+    "_Ends",
+    {
+        "from": Annotated[str, Field(description="Id of the memory that the link begins at")],
+        "to": Annotated[str, Field(description="Id of the memory that the link ends at")],
+    },
+)
+
+
+@_closed
+class LinkFields(_Ends):
+    type: Annotated[EdgeType, Field(description="What the first is to the second")]
+    weight: float
+
+
+@_closed
+class ChainLink(TypedDict):
+    memory_id: str
+    status: Status
+    memory_at: int | None
+    gmt_created: int
+
+
+@_closed
+class Evidence(TypedDict):
+    """`counted` when it is one of the independent sources that raise the confidence."""
+
+    memory_id: str
+    status: Status
+    source_authority: Authority
+    counted: bool
+
+
+@_closed
+class Opposition(TypedDict):
+    """`against` is the id of the other side, `adopt` of the side that the rule proposes."""
+
+    conflict_id: str
+    against: str
+    rule: str
+    opened_at: int
+    adopt: str
 
 
 @_closed
@@ -92,6 +181,14 @@ class MemoryAnswer(MemoryFields, Timed):
     """The seed's object: exactly these 20 fields, unless `include` asks for more."""
 
     details: NotRequired[MemoryDetails]
+    chain: NotRequired[
+        Annotated[list[ChainLink], Field(description="Every version of it that can be read, latest first")]
+    ]
+    evidence: NotRequired[Annotated[list[Evidence], Field(description="What it rests on")]]
+    conflicts: NotRequired[Annotated[list[Opposition], Field(description="The open ones, oldest first")]]
+    links: NotRequired[
+        Annotated[list[LinkFields], Field(description="Its links; in_session leads to the session")]
+    ]
 
 
 @_closed
@@ -121,21 +218,6 @@ class BatchAnswer(Timed):
         Field(description="For each item, in order: its `status` and either what the add gave or `error`"),
     ]
     replayed: NotRequired[bool]
-
-
-_Ends = TypedDict(
-    "_Ends",
-    {
-        "from": Annotated[str, Field(description="Id of the memory that the link begins at")],
-        "to": Annotated[str, Field(description="Id of the memory that the link ends at")],
-    },
-)
-
-
-@_closed
-class LinkFields(_Ends):
-    type: Annotated[EdgeType, Field(description="What the first is to the second")]
-    weight: float
 
 
 @_closed
@@ -172,6 +254,10 @@ class Hit(MemoryFields):
     chain: Annotated[
         NotRequired[list[str]],
         Field(description="Ids of all that led up to it by being replaced, newest first; only when any did"),
+    ]
+    conflicts: Annotated[
+        NotRequired[list[str]],
+        Field(description="Ids of the open conflicts that it stands in; only when any"),
     ]
     context: Annotated[
         NotRequired[Neighbours], Field(description="The turns before and after it; only when asked for")

@@ -1,5 +1,6 @@
 """How far a source is trusted, and the confidence that a memory starts with."""
 
+from collections.abc import Iterable
 from typing import Literal, get_args
 
 Authority = Literal["policy", "official", "team", "informal"]
@@ -14,6 +15,11 @@ _BY_STATEMENT: dict[Statement, float] = {"stated": 1.0, "derived": 0.8, "interpr
 def rank(authority: Authority) -> int:
     """3 for `policy` down to 0 for `informal`."""
     return len(AUTHORITIES) - 1 - AUTHORITIES.index(authority)
+
+
+def lowest(authorities: Iterable[Authority]) -> Authority:
+    """The one that binds least; of at least one."""
+    return min(authorities, key=rank)
 
 
 def initial_confidence(authority: Authority, statement: Statement, stated: float | None) -> float:

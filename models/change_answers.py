@@ -16,12 +16,12 @@ _Replayed = Annotated[bool, Field(description="True on a repeat with the same id
 class UpdateAnswer(Timed):
     memory: Annotated[MemoryFields, Field(description="As it now stands; a new one for new content")]
     superseded: Annotated[list[str], Field(description="Ids that it replaced")]
+    conflicts: Annotated[list[str], Field(description="Ids of the conflicts that it opened")]
     replayed: NotRequired[_Replayed]
 
 
 @_closed
 class SupersedeAnswer(UpdateAnswer):
-    conflicts: Annotated[list[str], Field(description="Ids of the conflicts that it opened")]
     indexed: Annotated[bool, Field(description="True when search by meaning finds it now; words always do")]
 
 

@@ -8,6 +8,7 @@ from models.requests import (
     AddMemory,
     Content,
     EpochMs,
+    Facts,
     Label,
     MemoryId,
     Request,
@@ -44,6 +45,9 @@ class UpdateMemory(Request):
     valid_from: Annotated[EpochMs | None, Field(description="Start of validity, epoch ms.")] = None
     valid_until: Annotated[EpochMs | None, Field(description="End of validity, epoch ms.")] = None
     confidence: Annotated[Share | None, Field(description="Your own doubt, 0..1; null takes it back.")] = None
+    facts: Annotated[
+        Facts | None, Field(description="With content: what it asserts. Those of the old text are dropped.")
+    ] = None
     frame: Annotated[Label | None, Field(description="The social frame; not inside a chain.")] = None
     expected_version: ExpectedVersion = None
     idempotency_key: Key = None
@@ -54,7 +58,9 @@ class UpdateMemory(Request):
             raise ValueError(
                 "give at least one of content, metadata, tags, valid_from, valid_until, confidence"
             )
-        for name in ("content", "metadata", "tags"):
+        if "facts" in self.given and "content" not in self.given:
+            raise ValueError("facts go with content: they are what the text asserts")
+        for name in ("content", "metadata", "tags", "facts"):
             if name in self.given and getattr(self, name) is None:
                 raise ValueError(f"{name} can't be null; leave it out to keep it")
         return self

@@ -2,19 +2,15 @@
 ledger gives it its place."""
 
 import hashlib
-import re
-import unicodedata
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import orjson
 
 from models import verbatim
+from models.folding import fold
 from models.memory import Memory
 from models.token_codes import Embedded
-
-_SPACE = re.compile(r"\s+")
-_ZERO_WIDTH = dict.fromkeys(map(ord, "\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,13 +23,12 @@ class Draft:
     content_key: str
     embedded: Embedded | None
     on_duplicate: Literal["merge", "keep", "error"]
+    on_conflict: Literal["record", "error"] = "record"
 
 
 def content_key(text: str) -> str:
-    """Equal for texts that are duplicates: NFKC, casefold, zero-width characters removed, white space
-    folded. Never by similarity: "limit is 30" and "limit is 50" differ."""
-    folded = unicodedata.normalize("NFKC", text).casefold().translate(_ZERO_WIDTH)
-    return hashlib.sha256(_SPACE.sub(" ", folded).strip().encode()).hexdigest()
+    """Equal for texts that are duplicates, and tells nothing else of them."""
+    return hashlib.sha256(fold(text).encode()).hexdigest()
 
 
 def request_digest(salt: bytes, request: dict[str, Any]) -> bytes:

@@ -21,7 +21,7 @@ from models.token_codes import Embedded, TokenCodes, pack
 
 RUN_PIECES = 128  # at about 0.25 ms each on one core; a chunk that is longer runs alone
 TEXT_CHUNKS = 4  # what one text gives to a round
-ROUND_CHUNKS = 16  # after so many, what was queued meanwhile is looked at
+ROUND_CHUNKS = 32  # after so many, what was queued meanwhile is looked at; fewer leave more runs half full
 QUERY_CHUNKS = 2  # a query is a question: of more than 370 pieces only the first count
 
 

@@ -5,20 +5,26 @@
     ├── Unauthenticated         401 unauthenticated
     ├── Forbidden               403 forbidden
     ├── AuthorityNotAllowed     403 authority_not_allowed
+    ├── CorroborationRequired   403 corroboration_required
     ├── NoSuchRoute             404 not_found
     ├── MemoryNotFound          404 memory_not_found
+    ├── ConflictNotFound        404 conflict_not_found
+    ├── ObservationNotFound     404 not_found
     ├── KeyNotFound             404 key_not_found
     ├── MethodNotAllowed        405 method_not_allowed
     ├── IdempotencyKeyReused    409 idempotency_key_reused
     ├── PositionTaken           409 position_taken
     ├── Duplicate               409 duplicate
     ├── ConflictState           409 conflict_state
+    │   └── NotConsolidated     409 conflict_state
     ├── ImmutableLayer          409 immutable_layer
     ├── LowerAuthority          409 lower_authority
     ├── MemoryForgotten         410 memory_forgotten
     ├── VersionConflict         412 version_conflict
     ├── TooLarge                413 too_large
     ├── InvalidArgument         422 invalid_argument
+    ├── EvidenceRequired        422 evidence_required
+    ├── UnsupportedSource       422 unsupported_source
     ├── RateLimited             429 rate_limited        (retryable)
     ├── StoreUnavailable        503 store_unavailable   (retryable)
     └── InternalError           500 internal_error      (a bug of ours, never of the caller's input)
@@ -96,6 +102,11 @@ class AuthorityNotAllowed(BrainError):
     hint = "Write with at most the authority that the detail names, or use a key with a higher one."
 
 
+class CorroborationRequired(BrainError):
+    status, code, title = 403, "corroboration_required", "Independent corroboration is needed"
+    hint = "Call corroborate with a source that is not the memory's own; `provenance` shows which count."
+
+
 class NoSuchRoute(BrainError):
     status, code, title = 404, "not_found", "No such route"
     hint = "GET /openapi.json lists every route."
@@ -104,6 +115,19 @@ class NoSuchRoute(BrainError):
 class MemoryNotFound(BrainError):
     status, code, title = 404, "memory_not_found", "No such memory"
     hint = "Find the id with brain_memory_search or brain_memory_list, in the same agent and user."
+
+
+class ConflictNotFound(BrainError):
+    status, code, title = 404, "conflict_not_found", "No such conflict"
+    hint = "brain_conflicts lists the open ones with their ids."
+
+
+class ObservationNotFound(BrainError):
+    status, code, title = 404, "not_found", "No such row in this source"
+    hint = (
+        "Leave the ids that the detail names out, or take id and source from search_observations; a row of "
+        "another project or a suppressed one counts as missing."
+    )
 
 
 class KeyNotFound(BrainError):
@@ -136,6 +160,10 @@ class ConflictState(BrainError):
     hint = "Read the memory with include=details and act on what the detail names."
 
 
+class NotConsolidated(ConflictState):
+    hint = "Call promote with a reason first; then pin it."
+
+
 class ImmutableLayer(BrainError):
     status, code, title = 409, "immutable_layer", "What was said can't be changed"
     hint = "Keep the l1_raw memory and add a new one that corrects it, with source_raw_memory_id."
@@ -143,7 +171,10 @@ class ImmutableLayer(BrainError):
 
 class LowerAuthority(BrainError):
     status, code, title = 409, "lower_authority", "A lower authority can't replace a higher one"
-    hint = "Add it as a memory of its own, or write with at least the authority of the one that stands."
+    hint = (
+        "Leave on_conflict out to keep it beside the one that stands, in an open conflict, or write with at "
+        "least the authority of that one."
+    )
 
 
 class MemoryForgotten(BrainError):
@@ -164,6 +195,16 @@ class TooLarge(BrainError):
 class InvalidArgument(BrainError):
     status, code, title = 422, "invalid_argument", "An argument is not valid"
     hint = "Mend the arguments named in errors and call again."
+
+
+class UnsupportedSource(BrainError):
+    status, code, title = 422, "unsupported_source", "There is no such source"
+    hint = "Use 'memory', 'observation' or 'session_summary', in small letters."
+
+
+class EvidenceRequired(BrainError):
+    status, code, title = 422, "evidence_required", "Evidence is needed"
+    hint = "Remember it as archive, then call corroborate with an independent source."
 
 
 class RateLimited(BrainError):

@@ -5,9 +5,12 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from models.authority import Authority
+from models.facts import Fact
+from models.folding import frame_key
 from models.layers import HIDDEN, Kind, Layer, Status
-from models.provenance import Details, Provenance, details_from, frozen
+from models.provenance import Details, MemoryDetails, Provenance, details_from, frozen
 from models.scope import Partition
+from models.standing import Standing
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +30,19 @@ class State:
     stated_confidence: float | None = None
     frame: str | None = None
     provenance: Provenance = Provenance()
+    standing: Standing = Standing()
+
+    @property
+    def frame_key(self) -> str | None:
+        """Equal for two spellings of one frame, `Team-A` and `team-a`; None for no frame."""
+        return None if self.frame is None else frame_key(self.frame)
 
     def as_row(self) -> dict[str, Any]:
         """A JSON-ready dict of what differs from the defaults, so that a row stays short."""
         row = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
-        if "provenance" in row:
-            row["provenance"] = self.provenance.as_row()
+        for name in ("provenance", "standing"):
+            if name in row:
+                row[name] = row[name].as_row()
         return row
 
     @classmethod
@@ -41,6 +51,8 @@ class State:
         values = frozen(row)
         if "provenance" in values:
             values["provenance"] = Provenance.from_row(values["provenance"])
+        if "standing" in values:
+            values["standing"] = Standing.from_row(values["standing"])
         return cls(**values)
 
 
@@ -79,6 +91,11 @@ class Memory:
     @property
     def is_latest(self) -> bool:
         return not self.state.superseded_by
+
+    @property
+    def facts(self) -> tuple[Fact, ...]:
+        """What it asserts in so many words; only a curated memory does."""
+        return self.details.facts if isinstance(self.details, MemoryDetails) else ()
 
     def with_state(self, version: int, state: State) -> "Memory":
         return replace(self, version=version, state=state)

@@ -4,12 +4,20 @@ the details that each kind carries. Later views fill them; the record and its sc
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from models.layers import Kind
+from models.facts import Fact
+from models.layers import Kind, Layer
 
 Tier = Literal["archive", "interpretation", "testimony"]
 Stage = Literal["working", "consolidated"]
 MaterialType = Literal["unspecified", "document", "utterance", "observation", "summary"]
 Role = Literal["user", "assistant", "system", "tool"]
+
+
+def layer_of(material: MaterialType) -> Layer:
+    """The layer that a sort of material is remembered in."""
+    if material in ("utterance", "document"):
+        return "l1_raw"
+    return "l3_summary" if material == "summary" else "l2_fact"
 
 
 def frozen(row: dict[str, Any]) -> dict[str, Any]:
@@ -38,6 +46,8 @@ class Provenance:
     sensitivity_reasons: tuple[str, ...] = ()
     topic_key: str | None = None
     expires_at: int | None = None
+    past_sources: tuple[str, ...] = ()  # keys that it was known by: none of them is independent of it
+    contexts: int = 0  # how often its time, place or origin was set anew
 
     def as_row(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
@@ -48,8 +58,33 @@ class Provenance:
 
 
 @dataclass(frozen=True, slots=True)
+class Covered:
+    """The messages that a segment of a topic sums up, by their numbers: from one to another, both included;
+    the segment's place among those of its topic, and the messages that it rests on."""
+
+    first: int
+    last: int
+    segment: int = 0
+    evidence: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Compressed:
+    """An observation that was merged into another one: its number, the SHA-256 of its text, when it was made
+    and when it was merged (epoch ms), and in which session."""
+
+    number: int
+    digest: str
+    made_at: int
+    session: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryDetails:
-    """A curated memory as the observations view saves it. `files` are paths as the writer gave them."""
+    """A curated memory as the observations view saves it. `files` are paths as the writer gave them, and so
+    is `evidence`, which may name what nobody can read. `created_at` is when it was made as the writer says,
+    epoch ms; None: when it was written."""
 
     title: str | None = None
     memory_type: str | None = None
@@ -59,11 +94,16 @@ class MemoryDetails:
     files: tuple[str, ...] = ()
     reference_time: int | None = None
     source_trust_class: Literal["user_prompt", "agent"] = "agent"
+    facts: tuple[Fact, ...] = ()
+    created_at: int | None = None
+    evidence: tuple[str, ...] = ()
+    covered: Covered | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class MessageDetails:
-    """One turn of a transcript."""
+    """One turn of a transcript. `ordinal` is its line there; `timed` is false when its time is that of its
+    arrival; `meta` says that a person did not type it."""
 
     role: Role | None = None
     host: str | None = None
@@ -71,6 +111,9 @@ class MessageDetails:
     session_mode: str | None = None
     transcript_id: str | None = None
     branch: str | None = None
+    ordinal: int | None = None
+    timed: bool = True
+    meta: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +132,7 @@ class ObservationDetails:
     commit_sha: str | None = None
     memory_session_id: str | None = None
     discovery_tokens: int | None = None
+    compressed: tuple[Compressed, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +150,7 @@ class SummaryDetails:
     intent: str | None = None
     topic: str | None = None
     label_source: str | None = None
+    covered: Covered | None = None
 
 
 Details = MemoryDetails | MessageDetails | ObservationDetails | SummaryDetails
@@ -122,4 +167,11 @@ def details_from(kind: Kind, row: dict[str, Any] | None) -> Details | None:
     """The typed details of a kind from their JSON-ready dict."""
     if row is None:
         return None
-    return _DETAILS[kind](**frozen(row))
+    values = frozen(row)
+    if kind == "memory":
+        values["facts"] = tuple(Fact(**fact) for fact in values.get("facts", ()))
+    if values.get("covered") is not None:
+        values["covered"] = Covered(**frozen(values["covered"]))
+    if "compressed" in values:
+        values["compressed"] = tuple(Compressed(**one) for one in values["compressed"])
+    return _DETAILS[kind](**values)

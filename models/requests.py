@@ -71,10 +71,13 @@ class GetMemory(Request):
         str, Field(min_length=1, description="Engine memory id, as an add, a search or a list gave it.")
     ]
     include: Annotated[
-        list[Literal["details"]],
+        list[Literal["details", "chain", "evidence", "conflicts", "links"]],
         Field(
-            max_length=1,
-            description="Further keys: `details` adds the rest of the record (version, kind, …).",
+            max_length=5,
+            description=(
+                "Further keys: `details` is the rest of the record (version, kind, facts, confidence_terms, "
+                "…), `chain` all versions, `evidence` what it rests on, `conflicts` the open ones, `links`."
+            ),
             default_factory=list,  # a plain default would be copied deeply for each request
             json_schema_extra={"default": []},
         ),
@@ -89,6 +92,23 @@ class Turn(Request):
     content: Content
     at: Annotated[EpochMs | None, Field(description="When it was said, epoch ms.")] = None
     actor: Annotated[Label | None, Field(description="The speaker's name, e.g. Melanie.")] = None
+
+
+class FactGiven(Request):
+    """One statement in so many words, for the rules: equal ones corroborate, different ones contradict."""
+
+    subject: Annotated[Label, Field(description="What it is about, e.g. Ana.")]
+    predicate: Annotated[Label, Field(description="The question, e.g. lives in.")]
+    object: Annotated[Label, Field(description="The answer, e.g. Lisbon.")]
+    single_valued: Annotated[
+        bool, Field(description="The subject has one such object at a time: another one contradicts it.")
+    ] = False
+
+
+Facts = Annotated[
+    list[FactGiven],
+    Field(max_length=32, description="What the text asserts; give them where a later text may differ."),
+]
 
 
 class AddMemory(Request):
@@ -137,6 +157,7 @@ class AddMemory(Request):
     evidence_ids: Annotated[
         list[MemoryId], Field(max_length=64, description="Ids of memories that this one rests on.")
     ] = []
+    facts: Facts = []
     actor: Annotated[Label | None, Field(description="Who said it, e.g. Melanie.")] = None
     session_id: Annotated[Label | None, Field(description="The session or conversation it belongs to.")] = (
         None
@@ -154,6 +175,10 @@ class AddMemory(Request):
         Literal["merge", "keep", "error"],
         Field(description="An equal active memory exists: unite them, store a second one, or refuse."),
     ] = "merge"
+    on_conflict: Annotated[
+        Literal["record", "error"],
+        Field(description="It contradicts one that it may not replace: keep both and say so, or refuse."),
+    ] = "record"
     idempotency_key: Annotated[
         Label | None, Field(description="Any unique text; the same call with it again writes nothing.")
     ] = None
@@ -165,10 +190,13 @@ class AddMemory(Request):
         if self.session_position is not None and self.session_id is None:
             raise ValueError("session_position needs session_id")
         if self.messages is not None:
-            taken = {"session_position", "actor", "memory_at", "supersedes"} & self.model_fields_set
+            alone = {"session_position", "actor", "memory_at", "supersedes", "facts"}
+            taken = alone & self.model_fields_set
             if taken or self.kind == "memory":
                 name = min(taken, default="kind")
                 raise ValueError(f"{name} does not go with messages: each message says its own")
+        if self.facts and self.kind == "message":
+            raise ValueError("facts do not go with kind message: what was said asserts nothing by itself")
         if None not in (self.valid_from, self.valid_until) and self.valid_from >= self.valid_until:  # type: ignore[operator]
             raise ValueError("valid_from must be before valid_until")
         return self
@@ -220,6 +248,10 @@ class Filters(Request):
         AfterValidator(limit_metadata),
     ] = {}
 
+    def valid_at(self) -> int | None:
+        """The time, epoch ms, at which a memory must be valid; None: at any."""
+        return None
+
 
 class SearchMemories(Filters):
     query: Annotated[
@@ -248,27 +280,3 @@ class SearchMemories(Filters):
         bool, Field(description="Also find superseded memories, each beneath what replaced it.")
     ] = False
     as_of: AsOf = None
-
-
-class ListMemories(Request):
-    layer: Annotated[Layer | None, Field(description="Only this layer.")] = None
-    status: Annotated[Status, Field(description="Only this lifecycle status.")] = "active"
-    tag: Annotated[Tag | None, Field(description="Only memories with this tag, whole.")] = None
-    authority: Annotated[Authority | None, Field(description="Only this source authority.")] = None
-    kind: Annotated[Kind | None, Field(description="Only this kind.")] = None
-    session_id: Annotated[Label | None, Field(description="Only this session.")] = None
-    updated_since: Annotated[
-        EpochMs | None, Field(description="Changed at or after this time, epoch ms.")
-    ] = None
-    as_of: AsOf = None
-    order: Annotated[
-        Literal["newest", "oldest"], Field(description="By the order in which they were written.")
-    ] = "newest"
-    limit: Annotated[int, Field(ge=1, le=100, description="How many on a page at the most.")] = 20
-    cursor: Annotated[
-        str | None, Field(max_length=512, description="`next_cursor` of the page before; opaque.")
-    ] = None
-
-
-class GetStats(Request):
-    pass

@@ -54,6 +54,17 @@ class Caller(NamedTuple):
         """Whether a memory of this partition may be shown to the caller at all."""
         return partition[:2] == self.scope and self.user in (None, partition.user)
 
+    def may_change(self, authority: Authority) -> bool:
+        """Whether the caller may change a memory of this authority: who may not claim it may not touch it."""
+        return rank(authority) <= rank(self.ceiling)
+
+    def check_change(self, authority: Authority) -> None:
+        """Raises AuthorityNotAllowed when the caller may not change a memory of this authority."""
+        if not self.may_change(authority):
+            raise AuthorityNotAllowed(
+                f"The memory is '{authority}'; this key may change '{self.ceiling}' at the most."
+            )
+
     def check_authority(self, claimed: Authority) -> None:
         """Raises AuthorityNotAllowed when a write claims more than the caller may."""
         if rank(claimed) > rank(self.ceiling):

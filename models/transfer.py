@@ -3,7 +3,7 @@ forgotten comes along, and stays forgotten; of what was purged there is the id o
 it must not come back. The format is versioned; what a reader does not know it refuses, rather than lose it.
 
     {"format":"brain-memory-export","version":1,"exported_at":…,"filters":{…}}
-    {"memory_id":…,"product":…,…,"versions":[{"version":1,"at":…,"state":{…}}],"links":[…]}
+    {"memory_id":…,"product":…,…,"versions":[{"version":1,"at":…,"state":{…}}],"links":[…],"conflicts":[…]}
     {"memory_id":…,"product":…,…,"version":3,"gone":true}
     {"end":{"memories":…,"links":…,"gone":…}}
 """
@@ -24,6 +24,7 @@ from models.memory import Memory, State
 from models.provenance import Details, MemoryDetails, MessageDetails, ObservationDetails, SummaryDetails
 from models.requests import Content, EpochMs, Label, MemoryId, Request, limit_metadata
 from models.scope import Partition
+from models.verdict import Rule
 
 FORMAT, VERSION = "brain-memory-export", 1
 
@@ -55,6 +56,20 @@ class Link(Request):
     type: EdgeType
     to_id: MemoryId
     weight: Annotated[float, Field(allow_inf_nan=False)] = 1.0
+
+
+class Dispute(Request):
+    """A conflict between two memories, open or resolved, carried by the later of them."""
+
+    conflict_id: Annotated[str, Field(min_length=1, max_length=64)]
+    a_id: MemoryId
+    b_id: MemoryId
+    rule: Rule
+    reason: Annotated[str | None, Field(max_length=1024)] = None
+    opened_at: EpochMs
+    resolved_at: EpochMs | None = None
+    adopted: MemoryId | None = None
+    resolution: Annotated[str | None, Field(max_length=1024)] = None
 
 
 class Stood(Request):
@@ -89,6 +104,7 @@ class MemoryLine(Request, Generic[_D]):
     details: _D | None = None
     versions: Annotated[list[Stood], Field(min_length=1)]
     links: Annotated[list[Link], Field(default_factory=list)]
+    conflicts: Annotated[list[Dispute], Field(default_factory=list)]
 
 
 class GoneLine(Request):
@@ -125,6 +141,7 @@ class Carried:
     written: int | None
     history: tuple[tuple[int | None, State], ...] = ()
     links: tuple[Link, ...] = ()
+    conflicts: tuple[Dispute, ...] = ()
 
     def moved(self, product: str | None, agent: str | None, user: str | None) -> "Carried":
         """The same in another place, where one is named. A user that is named by the product's name is the
@@ -158,6 +175,8 @@ def line_of(carried: Carried) -> dict[str, Any]:
     ]
     if carried.links:
         row["links"] = [link.model_dump() for link in carried.links]
+    if carried.conflicts:
+        row["conflicts"] = [one.model_dump(exclude_none=True) for one in carried.conflicts]
     return row
 
 
@@ -221,7 +240,7 @@ def _carried(line: MemoryLine[Any], customs: dict[int, str]) -> Carried:
         state=history[-1][1],
         **plain,
     )
-    return Carried(memory, line.gmt_created, history, tuple(line.links))
+    return Carried(memory, line.gmt_created, history, tuple(line.links), tuple(line.conflicts))
 
 
 def _checked_id(memory_id: str) -> str:
@@ -234,6 +253,9 @@ def _state_row(state: State) -> dict[str, Any]:
     row = state.as_row()
     if "custom" in row:
         row["custom"] = verbatim.parse(state.custom.encode())
+    if "standing" in row:  # whose parts have names here, and none in the ledger
+        named = asdict(state.standing)
+        row["standing"] = {name: named[name] for name in row["standing"]}
     return row
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, NotRequired
 from pydantic import ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
-from models.answers import LinkFields, MemoryFields, Timed
+from models.answers import FactFields, LinkFields, MemoryFields, Timed
 
 _closed = with_config(ConfigDict(extra="forbid"))
 
@@ -52,14 +52,23 @@ class Node(MemoryFields):
 
 
 @_closed
+class FactOf(FactFields):
+    memory_id: Annotated[str, Field(description="The memory that asserts it")]
+
+
+@_closed
 class RelatedAnswer(Timed):
     nodes: Annotated[
         list[Node], Field(description="The memories that were reached, nearest first; not the one asked for")
     ]
     edges: Annotated[
         list[LinkFields],
-        Field(description="The links among them and to the one asked for; in_session: of one session"),
+        Field(
+            description="The links among them and to the one asked for; in_session: of one session, asserts: "
+            "of facts about one thing"
+        ),
     ]
+    facts: Annotated[list[FactOf], Field(description="What they, and the one asked for, assert")]
     truncated: Annotated[bool, Field(description="True when there is more than what is shown")]
 
 

@@ -1,11 +1,14 @@
-"""What may be asked about memories in their context: history, links, profile, intentions, scopes."""
+"""What may be asked about memories in their context: lists, counts, history, links, profile, intentions,
+scopes."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
+from models.authority import Authority
+from models.layers import Kind, Layer, Status
 from models.links import EdgeType, LinkType
-from models.requests import EpochMs, Label, MemoryId, Request
+from models.requests import AsOf, EpochMs, Label, MemoryId, Request, Tag
 
 Limit = Annotated[int, Field(ge=1, le=100, description="How many in each list at the most.")]
 
@@ -60,3 +63,27 @@ class ListScopes(Request):
     limit: Annotated[
         int, Field(ge=1, le=10_000, description="How many users at the most, in the order of the names.")
     ] = 1000
+
+
+class ListMemories(Request):
+    layer: Annotated[Layer | None, Field(description="Only this layer.")] = None
+    status: Annotated[Status, Field(description="Only this lifecycle status.")] = "active"
+    tag: Annotated[Tag | None, Field(description="Only memories with this tag, whole.")] = None
+    authority: Annotated[Authority | None, Field(description="Only this source authority.")] = None
+    kind: Annotated[Kind | None, Field(description="Only this kind.")] = None
+    session_id: Annotated[Label | None, Field(description="Only this session.")] = None
+    updated_since: Annotated[
+        EpochMs | None, Field(description="Changed at or after this time, epoch ms.")
+    ] = None
+    as_of: AsOf = None
+    order: Annotated[
+        Literal["newest", "oldest"], Field(description="By the order in which they were written.")
+    ] = "newest"
+    limit: Annotated[int, Field(ge=1, le=100, description="How many on a page at the most.")] = 20
+    cursor: Annotated[
+        str | None, Field(max_length=512, description="`next_cursor` of the page before; opaque.")
+    ] = None
+
+
+class GetStats(Request):
+    pass

@@ -1,19 +1,22 @@
 """The use cases of the brain view that store: add one, add many."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from models import verbatim
 from models.answers import Added, Reply
-from models.authority import initial_confidence
+from models.confidence import appraised
 from models.draft import Draft, content_key
 from models.errors import BrainError, FieldError, InvalidArgument, MemoryForgotten
+from models.facts import Fact
+from models.injection import scan
 from models.memory import Memory, State
-from models.provenance import MessageDetails
-from models.requests import AddBatch, AddMemory
+from models.provenance import Details, MemoryDetails, MessageDetails, Provenance
+from models.requests import AddBatch, AddMemory, FactGiven
 from models.scope import Caller
+from service.audit import record_items
 from service.brain import Brain
 from service.fields import memory_fields
 from service.validation import validate
@@ -57,6 +60,7 @@ async def add_batch(brain: Brain, caller: Caller, request: AddBatch) -> Reply:
             outcomes = store_each(addition, transaction, items)
             if request.atomic and any(isinstance(outcome, Refused) for outcome in outcomes):
                 raise _first_refusal(outcomes)
+            record_items(transaction, caller, addition.act.operation, items, outcomes)
             return [_kept(outcome) for outcome in outcomes]
 
         return (store(), False) if once is None else once.run(transaction, caller, store)
@@ -117,7 +121,8 @@ def drafts_of(brain: Brain, caller: Caller, request: AddMemory) -> list[Draft]:
     if request.messages is None:
         assert request.content is not None
         kind = request.kind or "memory"
-        details = MessageDetails() if kind == "message" else None
+        facts = facts_of(request.facts)
+        details = MessageDetails() if kind == "message" else MemoryDetails(facts=facts) if facts else None
         return [
             _draft(brain, caller, request, kind, request.content, request.actor, request.memory_at, details)
         ]
@@ -136,6 +141,21 @@ def drafts_of(brain: Brain, caller: Caller, request: AddMemory) -> list[Draft]:
     ]
 
 
+def facts_of(given: Iterable[FactGiven]) -> tuple[Fact, ...]:
+    """The facts of a request, each once."""
+    made = (Fact(one.subject, one.predicate, one.object, one.single_valued) for one in given)
+    return tuple(dict.fromkeys(made))
+
+
+def guarded(provenance: Provenance, reasons: tuple[str, ...]) -> Provenance:
+    """With the mark of a text that claims authority or gives orders, by the rules that say so. It is never
+    taken back here."""
+    if not reasons:
+        return provenance
+    known = dict.fromkeys((*provenance.sensitivity_reasons, *reasons))
+    return replace(provenance, security_sensitive=True, sensitivity_reasons=tuple(known))
+
+
 def _draft(
     brain: Brain,
     caller: Caller,
@@ -144,9 +164,8 @@ def _draft(
     content: str,
     actor: str | None,
     memory_at: int | None,
-    details: MessageDetails | None,
+    details: Details | None,
 ) -> Draft:
-    derived = request.source_raw_memory_id is not None
     state = State(
         tags=tuple(request.tags),
         custom=verbatim.dump(request.metadata),
@@ -154,11 +173,9 @@ def _draft(
         evidence_ids=tuple(dict.fromkeys(request.evidence_ids)),
         valid_from=request.valid_from,
         valid_until=request.valid_until,
-        confidence=initial_confidence(
-            request.source_authority, "derived" if derived else "stated", request.confidence
-        ),
         stated_confidence=request.confidence,
         frame=request.frame,
+        provenance=guarded(Provenance(), scan(content)),
     )
     memory = Memory(
         memory_id=brain.new_id(brain.clock()),
@@ -181,7 +198,9 @@ def _draft(
         details=details,
         state=state,
     )
-    return Draft(memory, analyze(content, actor), content_key(content), None, request.on_duplicate)
+    memory = replace(memory, state=appraised(memory, state.standing))
+    terms, key = analyze(content, actor), content_key(content)
+    return Draft(memory, terms, key, None, request.on_duplicate, request.on_conflict)
 
 
 def _once(operation: str, key: str | None, request: dict[str, Any]) -> Once | None:
@@ -201,7 +220,7 @@ def _added(outcome: Outcome, memory: Memory | None, now: int) -> Added:
         "memory_ids": list(outcome.memory_ids),
         "deduplicated": outcome.deduplicated,
         "superseded": list(outcome.superseded),
-        "conflicts": [],
+        "conflicts": list(outcome.conflicts),
         "indexed": outcome.indexed,
     }
     if outcome.replayed:

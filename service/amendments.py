@@ -5,22 +5,26 @@ from typing import Any
 
 from models import verbatim
 from models.answers import Reply
-from models.authority import Statement, initial_confidence
 from models.change_requests import DeleteMemory, Purge, RestoreMemory, SupersedeMemories, UpdateMemory
+from models.confidence import appraised
 from models.draft import Draft, content_key
-from models.errors import ConflictState, ImmutableLayer, MemoryForgotten, invalid
+from models.errors import ConflictState, ImmutableLayer, invalid
+from models.facts import Fact
+from models.injection import scan
 from models.memory import Memory, State
-from models.requests import Request
+from models.provenance import MemoryDetails, Provenance
 from models.scope import Caller
+from models.standing import Standing
 from models.token_codes import Embedded
-from service.additions import items_of, off_loop
+from service.additions import facts_of, guarded, items_of, off_loop
 from service.brain import Brain
-from service.fields import memory_fields
+from service.once import once, replayed, shown
 from stores import amendment, refill
 from stores import purge as purging
 from stores.acts import Act
-from stores.idempotency import Once
-from stores.insertion import check_lineage
+from stores.appraisal import appraise
+from stores.dependents import MAX_FLAGGED, dependents
+from stores.insertion import grounded
 from stores.purge import Target
 from stores.vdb import shard_of
 from stores.words import analyze
@@ -33,53 +37,66 @@ BACKUPS = "Backups and exports made earlier still hold the text: destroy them yo
 async def update(brain: Brain, caller: Caller, request: UpdateMemory) -> Reply:
     """Edit in place, or store new content as a new memory that supersedes this one."""
     act = Act(caller, "brain_memory_update", brain.meaning.fingerprint())
-    draft = None if request.content is None else await _rewritten(brain, request.memory_id, request.content)
+    rewriting = None if request.content is None else await _rewritten(brain, request)
 
     def write(transaction: Transaction) -> dict[str, Any]:
         memory = act.find(transaction, request.memory_id, request.expected_version)
         if memory.state.status != "active":
             raise ConflictState(f"Memory {memory.memory_id} is {memory.state.status}, not active.")
         state = _edited(memory, request)
-        if draft is None or request.content == memory.content:
+        if rewriting is None or (request.content == memory.content and request.facts is None):
             amendment.edit(act, transaction, memory, state, tuple(sorted(request.given)))
-            return {"memory_id": memory.memory_id, "superseded": []}
+            return {"memory_id": memory.memory_id, "superseded": [], "conflicts": []}
         if memory.layer == "l1_raw":
             raise ImmutableLayer(f"Memory {memory.memory_id} is l1_raw, what was said.")
-        made = amendment.supersede(act, transaction, draft.after(memory, state))
-        return {"memory_id": made.memory_id, "superseded": [memory.memory_id]}
+        draft = rewriting.after(memory, state)
+        draft = replace(draft, memory=appraise(transaction, draft.memory))
+        made = amendment.supersede(act, transaction, draft)
+        return {
+            "memory_id": made.memory_id,
+            "superseded": list(made.superseded),
+            "conflicts": list(made.conflicts),
+        }
 
-    done, replayed = await _once(brain, caller, act.operation, request, write)
-    body = {"memory": _shown(brain, done["memory_id"]), "superseded": done["superseded"]}
-    return Reply(body | _replayed(replayed))
+    done, again = await once(brain, caller, act.operation, request, write)
+    body = {
+        "memory": shown(brain, done["memory_id"]),
+        "superseded": done["superseded"],
+        "conflicts": done.get("conflicts", []),
+    }
+    return Reply(body | replayed(again))
 
 
 async def supersede(brain: Brain, caller: Caller, request: SupersedeMemories) -> Reply:
     """Store a new memory as the successor of others."""
-    act = Act(caller, "brain_memory_supersede", brain.meaning.fingerprint())
+    act = Act(caller, "brain_memory_supersede", brain.meaning.fingerprint(), request.reason)
     [item] = await items_of(brain, caller, [request])
     [draft] = item.drafts
     state = replace(draft.memory.state, status_reason=request.reason)
     draft = replace(draft, memory=replace(draft.memory, state=state))
 
     def write(transaction: Transaction) -> dict[str, Any]:
-        check_lineage(act, transaction, draft.memory)
-        made = amendment.supersede(act, transaction, draft)
-        superseded = list(draft.memory.state.supersedes)
-        return {"memory_id": made.memory_id, "superseded": superseded, "indexed": made.indexed}
+        made = amendment.supersede(act, transaction, grounded(act, transaction, draft))
+        return {
+            "memory_id": made.memory_id,
+            "superseded": list(made.superseded),
+            "conflicts": list(made.conflicts),
+            "indexed": made.indexed,
+        }
 
-    done, replayed = await _once(brain, caller, act.operation, request, write)
+    done, again = await once(brain, caller, act.operation, request, write)
     body = {
-        "memory": _shown(brain, done["memory_id"]),
+        "memory": shown(brain, done["memory_id"]),
         "superseded": done["superseded"],
-        "conflicts": [],
+        "conflicts": done.get("conflicts", []),
         "indexed": done["indexed"],
     }
-    return Reply(body | _replayed(replayed))
+    return Reply(body | replayed(again))
 
 
 async def delete(brain: Brain, caller: Caller, request: DeleteMemory) -> Reply:
     """Forget or archive a memory."""
-    act = Act(caller, "brain_memory_delete", brain.meaning.fingerprint())
+    act = Act(caller, "brain_memory_delete", brain.meaning.fingerprint(), request.reason)
 
     def write(transaction: Transaction) -> dict[str, Any]:
         memory = act.find(transaction, request.memory_id, request.expected_version)
@@ -94,21 +111,21 @@ async def delete(brain: Brain, caller: Caller, request: DeleteMemory) -> Reply:
             "revived": list(revived),
         }
 
-    done, replayed = await _once(brain, caller, act.operation, request, write)
-    return Reply(done | _replayed(replayed))
+    done, again = await once(brain, caller, act.operation, request, write)
+    return Reply(done | replayed(again))
 
 
 async def restore(brain: Brain, caller: Caller, request: RestoreMemory) -> Reply:
     """Bring an archived, negated or forgotten memory back."""
-    act = Act(caller, "brain_memory_restore", brain.meaning.fingerprint())
+    act = Act(caller, "brain_memory_restore", brain.meaning.fingerprint(), request.reason)
 
     def write(transaction: Transaction) -> dict[str, Any]:
         memory = act.find(transaction, request.memory_id, request.expected_version, forgotten=True)
         amendment.bring_back(act, transaction, memory, request.reason)
         return {"memory_id": memory.memory_id}
 
-    done, replayed = await _once(brain, caller, act.operation, request, write)
-    return Reply({"memory": _shown(brain, done["memory_id"])} | _replayed(replayed))
+    done, again = await once(brain, caller, act.operation, request, write)
+    return Reply({"memory": shown(brain, done["memory_id"])} | replayed(again))
 
 
 async def purge(brain: Brain, caller: Caller, request: Purge) -> Reply:
@@ -123,7 +140,7 @@ async def purge(brain: Brain, caller: Caller, request: Purge) -> Reply:
         if request.memory_id is not None:
             act.find(transaction, request.memory_id, forgotten=True)
         doomed = target.memories(connection)
-        resting = purging.dependents(connection, doomed, transitively=request.cascade)
+        resting = dependents(connection, doomed, None if request.cascade else MAX_FLAGGED)
         doomed, review = (doomed + resting, []) if request.cascade else (doomed, resting)
         if not request.dry_run and doomed:
             purging.purge(act, transaction, doomed, review)
@@ -169,10 +186,9 @@ def _edited(memory: Memory, request: UpdateMemory) -> State:
         name: getattr(request, name) for name in ("valid_from", "valid_until", "frame") if name in given
     }
     if "confidence" in given:
-        statement: Statement = "derived" if memory.source_raw_memory_id else "stated"
         values["stated_confidence"] = request.confidence
-        values["confidence"] = initial_confidence(memory.source_authority, statement, request.confidence)
     state = replace(memory.state, **values)
+    state = appraised(replace(memory, state=state), state.standing)
     if (
         state.valid_from is not None
         and state.valid_until is not None
@@ -191,52 +207,56 @@ class _Rewriting:
     terms: tuple[str, ...]
     content_key: str
     embedded: Embedded | None
+    facts: tuple[Fact, ...]
+    reasons: tuple[str, ...]  # why it is sensitive
 
     def after(self, old: Memory, state: State) -> Draft:
-        """The successor of a memory: everything else is carried over, its place in a session aside."""
+        """The successor of a memory: everything else is carried over, but for its place in a session, what it
+        asserted, and what was said of the old text. What it rests on that fell is still to be reviewed."""
+        details = old.details
+        if self.facts and not isinstance(details, MemoryDetails | None):
+            raise invalid("facts", f"do not go with a memory of kind {old.kind}")
+        if isinstance(details, MemoryDetails | None):
+            details = replace(details or MemoryDetails(), facts=self.facts)
+        state = replace(
+            state,
+            standing=Standing(fallen=state.standing.fallen),
+            provenance=_carried(guarded(state.provenance, self.reasons)),
+            # What stood behind the old text says nothing of one that gives orders.
+            evidence_ids=() if self.reasons else state.evidence_ids,
+        )
         new = replace(
             old,
             memory_id=self.memory_id,
             content=self.content,
             session_position=None,
+            details=None if details == MemoryDetails() else details,
             version=1,
             state=replace(state, supersedes=(old.memory_id,), superseded_by=()),
         )
         return Draft(new, self.terms, self.content_key, self.embedded, "keep")
 
 
-async def _rewritten(brain: Brain, memory_id: str, content: str) -> _Rewriting:
-    # Only for the actor, who never changes; whether the caller may touch the memory, the write finds out.
-    actor = next((memory.actor for memory in brain.current([memory_id])), None)
-
-    def words() -> tuple[tuple[str, ...], str]:
-        return analyze(content, actor), content_key(content)
-
-    terms, key = await off_loop(len(content), words)
-    [embedded] = await brain.meaning.of_documents([content])
-    return _Rewriting(brain.new_id(brain.clock()), content, terms, key, embedded)
-
-
-async def _once(
-    brain: Brain, caller: Caller, operation: str, request: Request, write: Any
-) -> tuple[Any, bool]:
-    """Run a write, or answer what it did when its idempotency key came first."""
-    key = getattr(request, "idempotency_key", None)
-    if key is None:
-        return await brain.write(write), False
-    once = Once(operation, key, request.model_dump(exclude={"idempotency_key"}))
-    done: tuple[Any, bool] = await brain.write(
-        lambda transaction: once.run(transaction, caller, lambda: write(transaction))
+def _carried(provenance: Provenance) -> Provenance:
+    """What a new text keeps of the old one's standing in the history view: nobody has corroborated it, so
+    that a sensitive one is neither consolidated nor pinned."""
+    if not provenance.security_sensitive:
+        return provenance
+    return replace(
+        provenance, stage="working", consolidated_at=None, consolidation_reason=None, pinned_at=None
     )
-    return done
 
 
-def _replayed(replayed: bool) -> dict[str, Any]:
-    return {"replayed": True} if replayed else {}
+async def _rewritten(brain: Brain, request: UpdateMemory) -> _Rewriting:
+    content = request.content
+    assert content is not None
+    # Only for the actor, who never changes; whether the caller may touch the memory, the write finds out.
+    actor = next((memory.actor for memory in brain.current([request.memory_id])), None)
 
+    def read() -> tuple[tuple[str, ...], str, tuple[str, ...]]:
+        return analyze(content, actor), content_key(content), scan(content)
 
-def _shown(brain: Brain, memory_id: str) -> Any:
-    found = brain.current([memory_id])
-    if not found:
-        raise MemoryForgotten(f"Memory {memory_id} was forgotten since.")
-    return memory_fields(found[0], "graph", brain.clock())
+    terms, key, reasons = await off_loop(len(content), read)
+    [embedded] = await brain.meaning.of_documents([content])
+    new_id = brain.new_id(brain.clock())
+    return _Rewriting(new_id, content, terms, key, embedded, facts_of(request.facts or ()), reasons)

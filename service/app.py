@@ -33,8 +33,10 @@ from service.keys import routes as key_routes
 from service.mcp_tools import build_server, http_call, streamable_http
 from service.metrics import Metrics
 from service.rate import RateLimit
+from service.raw_cursors import routes as cursor_routes
 from service.rebuilding_live import LiveRebuild
 from service.rebuilding_live import routes as rebuild_routes
+from service.rescan import rescan_in_background
 from service.settings import Embedding, Settings, SettingsError
 from service.transfer import routes as transfer_routes
 from stores.keys import KeyRing
@@ -96,6 +98,7 @@ def build_app(brain: Brain, keys: KeyRing, token: str) -> ASGIApp:
         *key_routes(keys),
         *doctor_routes(brain),
         *transfer_routes(brain),
+        *cursor_routes(brain),
         *rebuild_routes(rebuild),
     ]
     app = Starlette(
@@ -143,6 +146,7 @@ async def serving(
         task = asyncio.create_task(server.serve(sockets=[listening]))
         sweeping = asyncio.create_task(keep_sweeping(brain))
         checking = asyncio.create_task(keep_checking(brain))
+        scanning = asyncio.create_task(rescan_in_background(brain))
         try:
             while not server.started:
                 if task.done():
@@ -153,7 +157,8 @@ async def serving(
             server.should_exit = True
             sweeping.cancel()
             checking.cancel()
-            await asyncio.gather(task, sweeping, checking, return_exceptions=True)
+            scanning.cancel()
+            await asyncio.gather(task, sweeping, checking, scanning, return_exceptions=True)
             await brain.close()
 
 

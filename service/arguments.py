@@ -3,6 +3,7 @@ have an argument twin (`Idempotency-Key`, `If-Match`)."""
 
 import asyncio
 import re
+from collections.abc import AsyncIterator
 from typing import Any, get_origin
 
 from starlette.requests import Request
@@ -11,6 +12,8 @@ from starlette.types import Receive, Scope
 from models import verbatim
 from models.errors import NoSuchRoute, TooLarge, invalid
 from service.operation import LONG_BODY, Operation
+
+JSON_LINES = "application/x-ndjson"
 
 _ENTITY_TAG = re.compile(r'(?:W/)?"(\d{1,15})-[a-z_]+"')
 
@@ -40,6 +43,18 @@ async def arguments_of(scope: Scope, receive: Receive, operation: Operation[Any]
         if arguments.setdefault(name, value) != value:
             raise invalid(name, "differs from the one in the path")
     return arguments, in_url
+
+
+def streamed(
+    scope: Scope, receive: Receive, operation: Operation[Any]
+) -> tuple[dict[str, Any], AsyncIterator[bytes]] | None:
+    """The arguments, texts from the URL, and the body as it comes, where the operation takes such a one and
+    the request brings it. Raises InvalidArgument."""
+    if operation.stream is None:
+        return None
+    request = Request(scope, receive)
+    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return (_query(request, operation), request.stream()) if media == JSON_LINES else None
 
 
 def _take_headers(request: Request, operation: Operation[Any], arguments: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import structlog
 
+from models import injection
 from models.embedder import Embedder
 from models.embedding import Encoder
 from models.errors import MemoryForgotten, MemoryNotFound, StoreUnavailable
@@ -36,7 +37,7 @@ log = structlog.get_logger()
 Source = Literal["vdb", "graph"]
 _CLEAN = "clean"  # a row of settings while nobody serves
 CLEAN_WAIT_S = 60.0  # longer only when Chroma does not answer; the clean-up goes on behind the answer
-_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+MEMORY_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
 
 class Brain:
@@ -97,6 +98,7 @@ class Brain:
             self.vdb.start()
             self.meaning.start()
             self.applier.start()
+            asyncio.get_running_loop().run_in_executor(None, injection.rules)  # the first scan shall not wait
         except BaseException:
             await self.close()
             raise
@@ -149,6 +151,8 @@ class Brain:
         if users is not None:
             users.add(change.memory.partition.user)
         self.residents.publish(change)
+        if change.memory.hidden:
+            self.meaning.forget(change.memory.memory_id)
 
     def _published(self) -> None:
         self.residents.make_room()
@@ -163,7 +167,7 @@ class Brain:
         if memory is not None:
             _check(caller, memory_id, memory.partition, memory.state.status)
             return memory, "graph"
-        stamp = self.ledger.stamp(memory_id) if _ID.fullmatch(memory_id) else None
+        stamp = self.ledger.stamp(memory_id) if MEMORY_ID.fullmatch(memory_id) else None
         if stamp is None:
             raise _not_found(memory_id)
         _check(caller, memory_id, stamp.partition, stamp.status)

@@ -91,8 +91,9 @@ def routes(brain: Brain) -> list[Route]:
     async def doctor(request: Request) -> Response:
         caller: Caller = request.state.caller
         try:
-            repair = _repair(await _body(request))
-            report = await (brain.doctor.repair() if repair else brain.doctor.examine())
+            order = _order(await _body(request))
+            look = brain.doctor.repair if order["repair"] else brain.doctor.examine
+            report = await look(audit=order["audit"])
         except BrainError as refusal:
             return problem(refusal, caller.request_id)
         return document(report.document())
@@ -100,11 +101,15 @@ def routes(brain: Brain) -> list[Route]:
     return [Route(PATH, doctor, methods=["POST"])]
 
 
-def _repair(body: bytes) -> bool:
+def _order(body: bytes) -> dict[str, bool]:
     order = verbatim.parse(body)
-    if not isinstance(order, dict) or not isinstance(order.get("repair"), bool):
-        raise invalid("repair", "must be true or false")
-    return bool(order["repair"])
+    if not isinstance(order, dict):
+        raise invalid("body", "must be a JSON object")
+    wanted = {"audit": False} | order
+    for name in ("repair", "audit"):
+        if not isinstance(wanted.get(name), bool):
+            raise invalid(name, "must be true or false")
+    return wanted
 
 
 async def _body(request: Request) -> bytes:

@@ -11,6 +11,8 @@ import uvloop
 from models.errors import StoreUnavailable
 from service import cli_backup, cli_memories, cli_transfer
 from service.cli_doctor import EPILOG, doctor
+from service.cli_ingest import EPILOG as INGEST_EPILOG
+from service.cli_ingest import ingest
 from service.cli_keys import keys_cli
 from service.cli_options import AsJson, ConfigFile, DataDirectory, data_lock, settings_of
 from service.cli_purge import purge
@@ -89,6 +91,7 @@ def mcp(
 
 for name, command in (*cli_memories.COMMANDS, *cli_backup.COMMANDS, *cli_transfer.COMMANDS):
     cli.command(name, epilog=EXIT_CODES)(command)
+cli.command("ingest", epilog=INGEST_EPILOG)(ingest)
 cli.command("purge", epilog=EXIT_CODES)(purge)
 cli.command("doctor", epilog=EPILOG)(doctor)
 cli.command("rebuild", epilog=REBUILD_EPILOG)(rebuild)

@@ -29,6 +29,7 @@ Document = dict[str, Any]
 
 def doctor(
     repair: Annotated[bool, typer.Option("--repair", help="Repair what can be derived again.")] = False,
+    audit: Annotated[bool, typer.Option("--audit", help="Verify the whole audit log as well.")] = False,
     as_json: AsJson = False,
     data: DataDirectory = None,
     config: ConfigFile = None,
@@ -38,7 +39,7 @@ def doctor(
     Names what does not, and whether it can be repaired. A repair never
     loses a memory: it derives again what can be derived from the ledger."""
     settings = settings_of(config, {"data.directory": data}, quiet=True)
-    report = _ask(settings, as_json, repair)
+    report = _ask(settings, as_json, repair, audit)
     if as_json:
         show_json(report)
     else:
@@ -47,16 +48,17 @@ def doctor(
         raise typer.Exit(FOUND)
 
 
-def _ask(settings: Settings, as_json: bool, repair: bool) -> Document:
+def _ask(settings: Settings, as_json: bool, repair: bool, audit: bool) -> Document:
     """The report of the owner, or our own when there is none."""
 
     def do() -> Document:
         from service.examination import examine
 
-        return asyncio.run(examine(settings, repair=repair))
+        return asyncio.run(examine(settings, repair=repair, audit=audit))
 
     def ask(owner: Owner) -> Document:
-        return answer_of(owner, as_json, "POST", PATH, {"repair": repair}, timeout=ANSWER_S)
+        order = {"repair": repair, "audit": audit}
+        return answer_of(owner, as_json, "POST", PATH, order, timeout=ANSWER_S)
 
     return ask_or_do(settings, ask, do)
 
@@ -72,6 +74,8 @@ def _show(report: Document, repair: bool) -> None:
     counts = report["counts"]
     held = f"memories {counts['memories']}, partitions {counts['partitions']}"
     show("Nothing is wrong: ledger, graph and Chroma agree.", f"{held}, tasks waiting {report['waiting']}")
+    if log := report.get("audit"):
+        show(f"Audit log: entries {log['entries']}, the last is {log['seq']} and has the hash", log["hash"])
 
 
 def _table(findings: list[Document]) -> Any:

@@ -228,6 +228,8 @@ def _summary(done: Document, dry_run: bool) -> list[str]:
         "gone": "purged there, kept from coming back",
         "links": "links set",
         "links_left_out": "links left out: an end is not here",
+        "conflicts": "conflicts set",
+        "conflicts_left_out": "conflicts left out: a side is not here",
     }
     counts = [f"{done[name]} {text}" for name, text in said.items() if done[name] or name == "added"]
     return [("Would be: " if dry_run else "") + "; ".join(counts) + "."]

@@ -65,7 +65,7 @@ async def consolidation(brain: Brain, caller: Caller, request: GetConsolidation)
             for edge in graph.edges(memory_id)
             if edge.type in _TYING and edge.from_id == memory_id and edge.to_id in ids
         ]
-        groups = [*_sessions(turns), *await asyncio.to_thread(_topics, snapshot, topical, ties)]
+        groups = [*_sessions(turns), *await asyncio.to_thread(topics, snapshot, topical, ties)]
         due += [group for group in groups if group.is_due(request, now)]
     # Those that have waited longest first; of two that began and ended at once, the first written.
     due.sort(key=lambda group: (group.until, group.members[0].seq))
@@ -103,13 +103,13 @@ def _sessions(turns: Iterable[Memory]) -> list[Group]:
     """The turns of each session and frame, in runs of FULL."""
     sessions: dict[tuple[str | None, str | None], list[Memory]] = {}
     for turn in turns:
-        sessions.setdefault((turn.session_key, turn.state.frame), []).append(turn)
+        sessions.setdefault((turn.session_key, turn.state.frame_key), []).append(turn)
     return [Group("session", run) for members in sessions.values() for run in _runs(members)]
 
 
-def _topics(snapshot: Snapshot, rows: Sequence[int], ties: Iterable[tuple[str, str]]) -> list[Group]:
-    """Memories of one layer and frame that are near to the first of them, or linked. In the order of writing,
-    each joins the nearest topic there is, or begins one."""
+def topics(snapshot: Snapshot, rows: Sequence[int], ties: Iterable[tuple[str, str]]) -> list[Group]:
+    """Groups of memories of one layer and frame that are near to the first of them, or linked. In the order
+    of writing, each joins the nearest topic there is, or begins one."""
     place, cosines = _cosines(snapshot, rows)
     leaders: dict[object, list[int]] = {}
     leader_of = {row: row for row in rows}
@@ -117,17 +117,17 @@ def _topics(snapshot: Snapshot, rows: Sequence[int], ties: Iterable[tuple[str, s
         if row not in place:
             continue  # it has no vector yet: only links tie it to others
         memory = snapshot.rows[row]
-        own = leaders.setdefault((memory.layer, memory.state.frame), [])
+        own = leaders.setdefault((memory.layer, memory.state.frame_key), [])
         near = cosines[place[row], [place[leader] for leader in own]]
         if len(own) and near.max() >= NEAR:
             leader_of[row] = own[int(np.argmax(near))]  # the first of equals
         else:
             own.append(row)
     _join(snapshot, leader_of, ties)
-    topics: dict[int, list[Memory]] = {}
+    found: dict[int, list[Memory]] = {}
     for row in rows:
-        topics.setdefault(leader_of[row], []).append(snapshot.rows[row])
-    return [Group("topic", run) for members in topics.values() for run in _runs(members)]
+        found.setdefault(leader_of[row], []).append(snapshot.rows[row])
+    return [Group("topic", run) for members in found.values() for run in _runs(members)]
 
 
 def _join(snapshot: Snapshot, leader_of: dict[int, int], ties: Iterable[tuple[str, str]]) -> None:
@@ -136,7 +136,7 @@ def _join(snapshot: Snapshot, leader_of: dict[int, int], ties: Iterable[tuple[st
     for from_id, to_id in ties:
         one, other = leader_of[row_of[from_id]], leader_of[row_of[to_id]]
         first, second = snapshot.rows[one], snapshot.rows[other]
-        if one != other and (first.layer, first.state.frame) == (second.layer, second.state.frame):
+        if one != other and (first.layer, first.state.frame_key) == (second.layer, second.state.frame_key):
             kept, gone = (one, other) if first.seq < second.seq else (other, one)
             for row, leader in leader_of.items():
                 if leader == gone:

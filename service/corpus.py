@@ -1,23 +1,43 @@
 """The rows that a search looks at: snapshots of partitions laid end to end, and the filters."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
+from pydantic import PrivateAttr
 
 from models import verbatim
 from models.authority import rank
+from models.folding import frame_key
 from models.layers import KINDS, LAYERS, STATUSES
 from models.memory import Memory
-from models.requests import Filters
+from models.requests import Filters, SearchMemories
+from stores.columns import NO_TIME
+from stores.records import JoinedRows
 from stores.resident import Snapshot
 
 Floats = NDArray[np.float32]
 Rows = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+
+
+class FilteredSearch(SearchMemories):
+    """A search with one more filter, of a view that has its own. It applies before the best are chosen."""
+
+    _admits: Callable[[Memory], bool] = PrivateAttr()
+
+    def admitting(self, admits: Callable[[Memory], bool]) -> "FilteredSearch":
+        """The same search over those memories only."""
+        filtered = self.model_copy()
+        filtered._admits = admits
+        return filtered
+
+    @property
+    def admits(self) -> Callable[[Memory], bool]:
+        return self._admits
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,7 +47,7 @@ class Corpus:
 
     snapshots: Sequence[Snapshot]
     starts: tuple[int, ...]
-    rows: list[Memory]
+    rows: Sequence[Memory]
     lengths: Floats
     previous: Rows
     sessions: Rows
@@ -38,8 +58,21 @@ class Corpus:
     @classmethod
     def of(cls, snapshots: Sequence[Snapshot]) -> "Corpus":
         """The whole of at least one snapshot."""
+        if len(snapshots) == 1:  # mostly; then nothing has to be copied
+            one = snapshots[0]
+            count = int(one.sessions.max(initial=-1)) + 1
+            return cls(
+                snapshots,
+                (0,),
+                one.rows,
+                one.lengths,
+                one.previous,
+                one.sessions,
+                count,
+                one.speakers,
+                one.actors,
+            )
         starts = np.cumsum([0, *(len(snapshot.rows) for snapshot in snapshots)]).tolist()
-        rows = [row for snapshot in snapshots for row in snapshot.rows]
         numbers: dict[str, int] = {}
         sessions: list[Rows] = []
         speakers: list[Rows] = []
@@ -55,7 +88,7 @@ class Corpus:
         return cls(
             snapshots,
             tuple(starts[:-1]),
-            rows,
+            JoinedRows([snapshot.rows for snapshot in snapshots]),
             np.concatenate([snapshot.lengths for snapshot in snapshots]),
             np.concatenate(previous),
             np.concatenate(sessions),
@@ -66,7 +99,14 @@ class Corpus:
 
     def all(self, name: str) -> NDArray[Any]:
         """(n,) a column that all snapshots have."""
+        if len(self.snapshots) == 1:
+            column: NDArray[Any] = getattr(self.snapshots[0], name)
+            return column
         return np.concatenate([getattr(snapshot, name) for snapshot in self.snapshots])
+
+    def conflicts(self) -> Mapping[str, Collection[str]]:
+        """For each memory in open conflicts the ids of the other sides."""
+        return {id: others for snapshot in self.snapshots for id, others in snapshot.conflicts.items()}
 
     def counts(self, term: str) -> Floats:
         """(n,) how often a term stands in each row."""
@@ -76,6 +116,13 @@ class Corpus:
             counts[postings[:, 0] + np.uint32(start)] = postings[:, 1]
         return counts
 
+    def documents(self, term: str, eligible: Mask) -> int:
+        """In how many eligible rows a term stands."""
+        return sum(
+            int(np.count_nonzero(eligible[snapshot.postings[term][:, 0] + np.uint32(start)]))
+            for start, snapshot in zip(self.starts, self.snapshots, strict=True)
+        )
+
     def cosines(self, vector: Floats | None) -> Floats:
         """(n,) the best chunk's cosine of each row, NaN for a row without vectors."""
         best = np.full(len(self.rows), -np.inf, np.float32)
@@ -83,7 +130,10 @@ class Corpus:
             if vector is not None and len(snapshot.owners):
                 # Not `@`: BLAS rounds a row by its place, and equal memories would not be equally near.
                 cosines = np.einsum("md,d->m", snapshot.vectors, vector)
-                np.maximum.at(best, snapshot.owners + start, cosines)
+                if np.array_equal(snapshot.owners, np.arange(len(best))):  # mostly: a chunk for each row
+                    best = cosines
+                else:
+                    np.maximum.at(best, snapshot.owners + start, cosines)
         best[np.isneginf(best)] = np.nan
         return best
 
@@ -94,10 +144,17 @@ class Corpus:
             mask &= _among(self.all("layers"), [LAYERS.index(layer) for layer in filters.layers])
         if filters.kinds:
             mask &= _among(self.all("kinds"), [KINDS.index(kind) for kind in filters.kinds])
+        if (at := filters.valid_at()) is not None:
+            until = self.all("valid_until")  # no time is less than any
+            mask &= (self.all("valid_from") <= at) & ((until == NO_TIME) | (until > at))
         if _has_row_filters(filters):
             wanted = {key: _canonical(value) for key, value in filters.metadata.items()}
-            for row in np.flatnonzero(mask):
+            for row in np.flatnonzero(mask).tolist():
                 mask[row] = _passes(self.rows[row], filters, wanted)
+        if isinstance(filters, FilteredSearch):
+            admits = filters.admits
+            for row in np.flatnonzero(mask).tolist():
+                mask[row] = admits(self.rows[row])
         return mask
 
 
@@ -130,6 +187,8 @@ def _has_row_filters(filters: Filters) -> bool:
 
 def passes(memory: Memory, filters: Filters) -> bool:
     """Whether one memory passes every filter."""
+    if isinstance(filters, FilteredSearch) and not filters.admits(memory):
+        return False
     return (
         memory.state.status in filters.statuses
         and (not filters.layers or memory.layer in filters.layers)
@@ -148,7 +207,7 @@ def _passes(memory: Memory, filters: Filters, metadata: dict[str, bytes]) -> boo
     return (
         filters.session_id in (None, memory.session_id)
         and filters.project in (None, memory.project)
-        and filters.frame in (None, state.frame)
+        and (filters.frame is None or state.frame_key == frame_key(filters.frame))
         and (filters.memory_at_from is None or (at is not None and at >= filters.memory_at_from))
         and (filters.memory_at_to is None or (at is not None and at <= filters.memory_at_to))
         and (filters.min_authority is None or rank(memory.source_authority) >= rank(filters.min_authority))

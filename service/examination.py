@@ -20,11 +20,11 @@ from stores.vdb import Vdb
 from stores.writer import Committed
 
 
-async def examine(settings: Settings, *, repair: bool) -> dict[str, Any]:
+async def examine(settings: Settings, *, repair: bool, audit: bool = False) -> dict[str, Any]:
     """The report, JSON-ready. The caller holds the lock of the data directory."""
     try:
         async with _doctor(settings, working=repair) as doctor:
-            report = await (doctor.repair() if repair else doctor.examine())
+            report = await (doctor.repair(audit=audit) if repair else doctor.examine(audit=audit))
     except StoreUnavailable as fault:  # it can't even be opened
         report = Report({}, 0, [unreadable("integrity", fault)])
     return report.document()

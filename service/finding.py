@@ -17,7 +17,7 @@ from service.brain import Brain
 from service.corpus import passes
 from service.fields import link_fields, memory_fields
 from service.moment import Moment
-from service.trust import RECIPES
+from service.trust import RECIPES, Recipe
 from service.walk import MAX_VISITS, Walk
 from stores.changes import Edge
 from stores.graph import MemoryGraph
@@ -51,14 +51,15 @@ class Finding:
     degraded: str | None
 
 
-async def find(brain: Brain, at: Moment, request: SearchMemories) -> Finding:
-    """Search what is reached at that moment. Raises StoreUnavailable."""
+async def find(brain: Brain, at: Moment, request: SearchMemories, recipe: Recipe | None = None) -> Finding:
+    """Search what is reached at that moment, by the recipe of the request or another one. Raises
+    StoreUnavailable."""
     if request.include_history:
         wanted: list[Status] = list(dict.fromkeys((*request.statuses, "superseded")))
         request = request.model_copy(update={"statuses": wanted})
     partitions = await at.partitions()
     actors = sorted({actor for partition in partitions for actor in partition.actors})
-    plan = recall.Plan.of(request, actors, brain.weights, RECIPES[request.ranking], at.now)
+    plan = recall.Plan.of(request, actors, brain.weights, recipe or RECIPES[request.ranking], at.now)
     meaning = await brain.meaning.of_query(plan.bare)
     # Taken after the embedding: what was written meanwhile is found too.
     snapshots = [partition.snapshot(plan.index_terms) for partition in partitions if len(partition)]
@@ -79,6 +80,8 @@ async def hits(brain: Brain, at: Moment, found: Finding) -> list[Hit]:
     for memory, hit in zip((one.memory for one in ranked), shown, strict=True):
         if memory.is_latest and memory.state.supersedes:
             hit["chain"] = _chain(brain, at, memory)
+        if memory.state.standing.conflicts:
+            hit["conflicts"] = list(memory.state.standing.conflicts)
         if request.context:
             graph = await at.graph(memory.partition)
             before, after = (

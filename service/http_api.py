@@ -1,6 +1,7 @@
 """The HTTP door: one Starlette route for each path, derived from the registry."""
 
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -19,7 +20,7 @@ from models.errors import (
 )
 from models.scope import Caller
 from service import dispatch
-from service.arguments import arguments_of
+from service.arguments import arguments_of, streamed
 from service.brain import Brain
 from service.callers import Headers
 from service.metrics import Metrics
@@ -58,7 +59,11 @@ class Endpoint:
         caller: Caller = state["caller"]
         state["operation"] = operation.name
         try:
-            arguments, texts = await arguments_of(scope, receive, operation)
+            body = streamed(scope, receive, operation)
+            if body is not None:
+                operation, arguments, texts = _reading(operation, body[1]), body[0], True
+            else:
+                arguments, texts = await arguments_of(scope, receive, operation)
         except BrainError as refusal:
             return problem(refusal, caller.request_id)
         except ClientDisconnect:  # nobody is left to answer
@@ -69,6 +74,13 @@ class Endpoint:
         if reply.etag is not None and _matches(state["headers"], reply.etag):
             return Response(status_code=304, headers={"etag": reply.etag})
         return answer(reply)
+
+
+def _reading(operation: Operation[Any], body: AsyncIterator[bytes]) -> Operation[Any]:
+    """The operation with the body that it is to read."""
+    stream = operation.stream
+    assert stream is not None
+    return replace(operation, run=lambda brain, caller, request: stream(brain, caller, request, body))
 
 
 class Shortcuts:

@@ -21,6 +21,7 @@ from stores.imports import FATES
 
 BATCH, BATCH_BYTES = 200, 4 << 20  # lines of one write; nobody else writes meanwhile
 MAX_LINE = 16 << 20  # bytes
+COUNTED = (*FATES, "links", "links_left_out", "conflicts", "conflicts_left_out")
 PAUSES_S = (0.0, 0.5, 2.0)  # before each try; a batch that came twice adds nothing
 
 Document = dict[str, Any]
@@ -110,7 +111,7 @@ class Opened:
 async def send(settings: Settings, batches: Iterator[Batch], options: Document) -> Document:
     """Have the owner take the batches in, one after the other. The counts of all, and the errors. Raises
     ImportFailed, ImportRefused or OwnerUnreachable."""
-    done: Document = dict.fromkeys((*FATES, "links", "links_left_out"), 0) | {"errors": []}
+    done: Document = dict.fromkeys(COUNTED, 0) | {"errors": []}
     head = verbatim.dump(options).encode()
     first = list(islice(batches, 1))
     if not first:  # nor does a file that can't be read make anybody start anything
@@ -118,9 +119,10 @@ async def send(settings: Settings, batches: Iterator[Batch], options: Document) 
     async with owner_door(settings) as http:
         for batch in chain(first, batches):
             answer = await _post(http, b"\n".join([head, *batch]))
-            for name in (*FATES, "links", "links_left_out"):
+            for name in COUNTED:
                 done[name] += answer[name]
             done["errors"] += answer["errors"]
+        await _post(http, verbatim.dump(options | {"finish": True}).encode())
     return done
 
 

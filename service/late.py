@@ -47,10 +47,11 @@ def maxsim(query: QueryTokens, codes: Sequence[NDArray[np.int8]], scales: Sequen
 
 
 def sample(lots: NDArray[np.int64], eligible: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """(n,) SAMPLE of the eligible rows, chosen by ids and so whatever the order of the rows."""
+    """(n,) SAMPLE of the eligible rows, and those that tie with the last; chosen by ids and so whatever the
+    order of the rows."""
     rows = np.flatnonzero(eligible)
     if len(rows) > SAMPLE:
-        rows = rows[np.argpartition(lots[rows], SAMPLE)[:SAMPLE]]
+        rows = rows[lots[rows] <= np.partition(lots[rows], SAMPLE - 1)[SAMPLE - 1]]
     chosen = np.zeros(len(eligible), np.bool_)
     chosen[rows] = True
     return chosen

@@ -7,7 +7,7 @@ from models.errors import invalid
 from models.scope import Caller
 from models.view_requests import GetRelated, Link
 from service.brain import Brain
-from service.fields import link_fields, memory_fields
+from service.fields import fact_fields, link_fields, memory_fields
 from service.moment import Present
 from service.walk import Walk
 from stores import links
@@ -31,7 +31,17 @@ async def related(brain: Brain, caller: Caller, request: GetRelated) -> Reply:
     await walk.go([start], request.hops)
     now = brain.clock()
     nodes = [{**memory_fields(memory, "graph", now), "hops": hops} for memory, hops in walk.found]
-    body = {"nodes": nodes, "edges": [link_fields(edge) for edge in walk.edges], "truncated": walk.truncated}
+    asserted = [(start, 0), *walk.found]
+    body = {
+        "nodes": nodes,
+        "edges": [link_fields(edge) for edge in walk.edges],
+        "facts": [
+            {"memory_id": memory.memory_id, **fact_fields(fact)}
+            for memory, _ in asserted
+            for fact in memory.facts
+        ],
+        "truncated": walk.truncated,
+    }
     return Reply(body)
 
 

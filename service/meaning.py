@@ -13,6 +13,7 @@ from models.errors import StoreUnavailable
 from models.token_codes import Embedded, TokenCodes
 from service.recall import QueryMeaning
 from stores.ledger import Ledger
+from stores.token_cache import TokenCache
 from stores.writer import FINGERPRINT
 
 log = structlog.get_logger()
@@ -41,6 +42,7 @@ class Meaning:
         self.embedder = embedder
         self.stored: str | None = None  # the fingerprint of the vectors that the ledger holds
         self._ledger = ledger
+        self._tokens = TokenCache(ledger.token_codes)
         self._wait_s = wait_ms / 1000
         self._ready = ready
         self._sleep = sleep
@@ -84,6 +86,7 @@ class Meaning:
         """The ledger's vectors are of this fingerprint now, and what is to come is embedded by this encoder:
         None leaves the one that there is, whether it fits or not."""
         self.stored = fingerprint
+        self._tokens.clear()
         if encoder is not None and encoder is not self.embedder.encoder:
             self.embedder.swap(encoder)
 
@@ -114,8 +117,12 @@ class Meaning:
         return meaning
 
     def stored_tokens(self, memory_ids: Sequence[str]) -> dict[str, list[TokenCodes]]:
-        """The word pieces that the ledger has of these memories, by the model that counts. For a thread."""
-        return {} if self.stored is None else self._ledger.token_codes(memory_ids, self.stored)
+        """The word pieces that are stored of these memories, by the model that counts. For a thread."""
+        return {} if self.stored is None else self._tokens.of(memory_ids, self.stored)
+
+    def forget(self, memory_id: str) -> None:
+        """Hold nothing in memory any more of one that is hidden."""
+        self._tokens.forget(memory_id)
 
     async def of_documents(self, texts: Sequence[str]) -> list[Embedded | None]:
         """What the model makes of each text; None for one that can't be embedded in time: its vectors

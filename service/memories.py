@@ -10,11 +10,13 @@ import orjson
 
 from models.answers import Reply
 from models.errors import invalid
-from models.requests import GetMemory, GetStats, ListMemories, SearchMemories
+from models.requests import GetMemory, SearchMemories
 from models.scope import Caller
+from models.view_requests import GetStats, ListMemories
 from service import finding
 from service.brain import Brain, Source
-from service.fields import entity_tag, memory_details, memory_fields
+from service.fields import entity_tag, memory_fields
+from service.inclusion import included
 from service.moment import moment
 from service.views import read_as_of
 from stores.chronicle import event_at
@@ -31,8 +33,8 @@ async def get(brain: Brain, caller: Caller, request: GetMemory) -> Reply:
         now = min(now, request.as_of)  # what the clock lets us infer is as of then, too
         memory = await read_as_of(brain, caller, request.memory_id, now)
     body = cast("dict[str, Any]", memory_fields(memory, source, now))
-    if "details" in request.include:
-        body["details"] = memory_details(memory, now)
+    if request.include:
+        body |= await included(brain, caller, memory, request.include, now)
     return Reply(body, etag=entity_tag(memory, now))
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from models.errors import BrainError
 from service.operations import OPERATIONS, Operation
-from service.schemas import input_schema, output_schema
+from service.schemas import inline_output_schema, input_schema
 
 _PROBLEM = {
     "type": "object",
@@ -105,7 +105,7 @@ def _operation(operation: Operation[Any]) -> dict[str, Any]:
             *([_KEY] if "idempotency_key" in schema["properties"] else []),
         ],
         "responses": {
-            str(operation.route.status): _json("Success", output_schema(operation)),
+            str(operation.route.status): _json("Success", inline_output_schema(operation)),
             **{
                 status: _json(text, {"$ref": "#/components/schemas/Problem"}, problem=True)
                 for status, text in _refusals()
@@ -119,7 +119,7 @@ def _operation(operation: Operation[Any]) -> dict[str, Any]:
     if operation.name == "brain_memory_get":
         described["responses"]["304"] = {"description": "If-None-Match names the present ETag"}
     if operation.name == "brain_memory_add":
-        described["responses"]["200"] = _json("United with an equal memory", output_schema(operation))
+        described["responses"]["200"] = _json("United with an equal memory", inline_output_schema(operation))
     return described
 
 

@@ -1,7 +1,7 @@
 """What an operation is: one name, one route, its models, its right and its use case. The registry of all
 of them is `service.operations`."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Generic, Literal
 
@@ -45,6 +45,9 @@ class Operation(Generic[In]):
     annotations: Annotations
     toolsets: frozenset[str]
     run: Callable[[Brain, Caller, In], Awaitable[Reply]]
+    # The same with a body that comes bit by bit, and the other arguments in the query string.
+    stream: Callable[[Brain, Caller, In, AsyncIterator[bytes]], Awaitable[Reply]] | None = None
+    timed: bool = True  # false where a contract closes the answer's object and publishes its very schema
 
 
 READS = Annotations(read_only=True, destructive=False, idempotent=True)

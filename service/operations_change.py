@@ -39,9 +39,9 @@ OPERATIONS: tuple[Operation[Any], ...] = (
             "agent and user. Use when you learned something that makes older memories obsolete; use "
             "`brain_memory_update` instead when only one memory's text changes. The old ones stay "
             "readable by id and in the history, but searches find the new one. It can be undone by "
-            "deleting the new one with `revive`. `lower_authority` means that an old one comes from a "
-            "higher authority: add yours as a memory of its own. `conflict_state` names the head to "
-            "replace instead."
+            "deleting the new one with `revive`. Where an old one comes from a higher authority, yours is "
+            "kept as `conflicted` and `conflicts` names the open conflict; with `on_conflict` error "
+            "nothing is written. `conflict_state` names the head to replace instead."
         ),
         input=change_requests.SupersedeMemories,
         output=change_answers.SupersedeAnswer,

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from models import answers, requests
+from models import answers, requests, view_requests
 from service import additions, memories
 from service.operation import ADDS, BRAIN, CORE, KIB, READS, Operation, Route
 
@@ -96,7 +96,7 @@ OPERATIONS: tuple[Operation[Any], ...] = (
             "it is null. `total` counts all that match. On `invalid_argument` for `cursor`, start again "
             "without it."
         ),
-        input=requests.ListMemories,
+        input=view_requests.ListMemories,
         output=answers.ListAnswer,
         route=Route("GET", "/brain/memory"),
         right="read",
@@ -115,7 +115,7 @@ OPERATIONS: tuple[Operation[Any], ...] = (
             "reads and searches are complete all the same. `dimensions` is null while the model is "
             "loading: ask again in some seconds."
         ),
-        input=requests.GetStats,
+        input=view_requests.GetStats,
         output=answers.StatsAnswer,
         route=Route("GET", "/brain/stats"),
         right="read",

@@ -166,7 +166,7 @@ def _day(ms: int) -> str:
 
 def _key(memory: Memory) -> object:
     """Equal for what says the same: never across frames."""
-    return content_key(memory.content), memory.state.frame
+    return content_key(memory.content), memory.state.frame_key
 
 
 def _is_sensitive(memory: Memory) -> bool:

@@ -1,7 +1,8 @@
 """What a question asks for besides its words: whom it names, which date, which sort of answer."""
 
 import re
-from collections.abc import Iterable, Mapping
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,6 +30,16 @@ WANTS = {
     "many": ("number",),
     "named": ("name",),
 }
+# Names are told by their capital letter, so only in English: other languages write other words so too.
+_ENGLISH = re.compile(
+    r"\s*(?:(?:in|to|from|with|for|at|on|by) )?(?:what|who|whom|whose|when|where|which|why|how|did|does|do|is"
+    r"|are|has|have|had|can|could|should|would)\b",
+    re.IGNORECASE,
+)
+_NAME = re.compile(r"(?<=[\w,;:] )(?!I\b)[A-Z][^\W\d_]+(?:-[A-Z][^\W\d_]+)*")
+_DAYS = frozenset("monday tuesday wednesday thursday friday saturday sunday".split())
+READ_BYTES = 4.2  # of text for each word piece, from which a script is read, as English is
+UNREAD_BYTES = 3.0  # up to which it is not: its letters are pieces of their own, or unknown
 _YEAR = re.compile(r"\b((?:19|20)\d\d)\b")
 _MAY = re.compile(r"\b(?:in|of|on|during|\d{1,2}(?:st|nd|rd|th)?) may\b|\bmay,? \d")
 _MONTH = "|".join(MONTHS)
@@ -118,3 +129,29 @@ def wanted_marks(asked: Asked, weights: Mapping[str, float]) -> dict[str, float]
         for mark in WANTS[sort]:
             total[mark] = total.get(mark, 0.0) + weights.get(f"{sort}_{mark}", 0.0)
     return total
+
+
+def proper_names(question: str) -> list[str]:
+    """The words of an English question that are written as names, but for months and days: `Berlin`."""
+    if not _ENGLISH.match(question):
+        return []
+    return [name for name in _NAME.findall(question) if name.lower() not in {*MONTHS, *_DAYS}]
+
+
+def unread(text: str, starts: Sequence[int]) -> float:
+    """The share of a text, 0..1, in scripts that a model does not read, by where its word pieces begin. What
+    a model has learnt it cuts into long pieces; Latin letters count as read, though a name may be rare."""
+    pieces = sum(_foreign(text[start : start + 1]) for start in starts)
+    if not pieces:
+        return 0.0
+    foreign = [character for character in text if _foreign(character)]
+    letters = len(foreign) + sum(character.isalpha() and not _foreign(character) for character in text)
+    short = (READ_BYTES - len("".join(foreign).encode()) / pieces) / (READ_BYTES - UNREAD_BYTES)
+    return len(foreign) / letters * min(1.0, max(0.0, short))
+
+
+def _foreign(character: str) -> bool:
+    """Whether it is a letter, or the sign of a vowel, of another script than Latin."""
+    if character.isascii() or unicodedata.category(character)[0] not in "LM":
+        return False
+    return not unicodedata.name(character, "").startswith(("LATIN", "FULLWIDTH LATIN", "COMBINING"))

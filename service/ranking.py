@@ -6,6 +6,7 @@ tenant's rows nor filtered ones ever move a score.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,28 +22,14 @@ Mask = NDArray[np.bool_]
 SOLE_IDENTIFIER = 10_000.0
 SHARED_CODE = 0.5  # settles what is nearly equal; more gains nothing, and less is no loss either
 LATE_SHARE = 0.6  # of late interaction in what a row says, beside its words
+# What late interaction hands to the words of its weight, for the part of a query that the model does not
+# read; the cosine hands over all of it.
+UNREAD_LATE = 0.65
 BEST_OF_SESSION = 3
 # Deviations as they are among hundreds of rows, which count like some more rows where there are few: of two
 # memories that are nearly equal neither is far ahead, though each is one deviation from their mean.
 USUAL = {"dense": 0.1, "words": 1.1, "late": 0.075, "length": 0.6}
 USUAL_ROWS, ENOUGH_ROWS = 5, 50
-
-
-@dataclass(frozen=True, slots=True)
-class Fit:
-    """A logistic regression of relevance."""
-
-    constant: float
-    cosine: float
-    coverage: float
-    late: float = 0.0
-
-
-NO_COSINE = 0.0  # of a row without a vector
-# The constants are shifted so that a floor of .08 refuses next to no question that has an answer.
-CHAT_LATE = Fit(-11.1, 6.64, 5.13, 20.5)
-CHAT = Fit(-6.9, 14.18, 10.04)
-PLAIN = Fit(-4.35, 9.98, 7.33)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,7 +43,8 @@ class Evidence:
     rows of the one speaker who is named; `date` how well the row's time fits the date asked for; `marks`
     0/1 for each mark of a text and `wanted` what each mark adds to a message; `length` in words;
     `previous` and `sessions` row and session numbers, -1 for none; `answers` rows whose turn before is
-    another speaker's question.
+    another speaker's question. `unread` is the share of the query, 0..1, in scripts that the model does not
+    read, and `stranger` whether it names somebody whom no eligible row names.
     """
 
     eligible: Mask
@@ -76,6 +64,8 @@ class Evidence:
     previous: Rows
     sessions: Rows
     answers: Mask
+    unread: float = 0.0
+    stranger: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,9 +87,10 @@ def first_stage(e: Evidence, weights: Weights) -> dict[str, Doubles]:
     z_dense = zscores(e.dense, e.eligible, USUAL["dense"])
     z_words, z_body = (zscores(of, e.eligible, USUAL["words"]) for of in (e.words, e.body))
     m, p, chat = weights.first, weights.plain, e.messages
+    dense: Doubles = np.where(chat, m["dense"], p["dense"])
     terms = {
-        "dense": np.where(chat, m["dense"], p["dense"]) * z_dense,
-        "words": np.where(chat, m["words"] * z_words, p["words"] * z_body),
+        "dense": (1 - e.unread) * dense * z_dense,
+        "words": np.where(chat, m["words"] * z_words, (p["words"] + e.unread * p["dense"]) * z_body),
         "actor": np.where(chat, m["actor"], p["actor"]) * e.actor,
         "date": np.where(chat, m["date"], p["date"]) * e.date,
         "identifier": e.identifiers.astype(np.float64),
@@ -123,11 +114,16 @@ def last_stage(e: Evidence, weights: Weights, late: Floats, sample: Mask) -> dic
     z_late = np.where(unseen, z_body, zscores(late, sample & e.eligible, USUAL["late"]))
     z_dense = np.where(unseen, z_body, zscores(e.dense, e.eligible, USUAL["dense"]))
     m, p, chat = weights.message, weights.plain, e.messages
-    said = LATE_SHARE * z_late + (1 - LATE_SHARE) * z_body
-    terms = {
-        "late": np.where(chat, m["late"], p["late"]) * z_late,
-        "dense": np.where(chat, 0.0, p["dense"] * z_dense),
-        "words": np.where(chat, 0.0, p["words"] * z_body),
+    unread = UNREAD_LATE * e.unread
+    share = LATE_SHARE * (1 - unread)
+    said = share * z_late + (1 - share) * z_body
+    late_weight: Doubles = np.where(chat, m["late"], p["late"])
+    dense_weight: Doubles = np.where(chat, 0.0, p["dense"])
+    words_weight: Doubles = np.where(chat, 0.0, p["words"]) + unread * late_weight + e.unread * dense_weight
+    terms: dict[str, NDArray[Any]] = {
+        "late": (1 - unread) * late_weight * z_late,
+        "dense": (1 - e.unread) * dense_weight * z_dense,
+        "words": words_weight * z_body,
         "actor": np.where(chat, m["actor"], p["actor"]) * e.actor,
         "date": np.where(chat, m["date"], p["date"]) * e.date,
         "identifier": e.identifiers.astype(np.float64),
@@ -264,35 +260,21 @@ def _best(fused: Doubles, limit: int, tie: Callable[[int], int]) -> NDArray[np.i
     return places[np.lexsort((-ties, -fused[places]))][:limit]
 
 
-def absolute_relevance(e: Evidence, pieces: Floats | None) -> Floats:
-    """How relevant a row is in itself, 0..1: 1 for an exact identifier, else a logistic regression on the
-    cosine, the share of the words and, in chats, late interaction. Fitted to tell questions that a set of
-    memories answers from questions of another set; docs/retrieval.md has the figures."""
-    cosine = np.where(np.isnan(e.dense), NO_COSINE, e.dense)
-    logit = np.where(e.messages, _logit(CHAT, cosine, e.coverage), _logit(PLAIN, cosine, e.coverage))
-    if pieces is not None:
-        looked_at = e.messages & ~np.isnan(pieces)
-        late = np.where(looked_at, pieces, 0)
-        logit = np.where(looked_at, _logit(CHAT_LATE, cosine, e.coverage) + CHAT_LATE.late * late, logit)
-    relevance: Floats = np.where(e.identifiers > 0, 1, 1 / (1 + np.exp(-logit))).astype(np.float32)
-    return relevance
-
-
-def _logit(fit: Fit, cosine: Floats, coverage: Floats) -> Floats:
-    return fit.constant + fit.cosine * cosine + fit.coverage * coverage
-
-
 def zscores(values: NDArray[np.floating], eligible: Mask, usual: float | None = None) -> Doubles:
     """(value - mean) / deviation over the eligible rows that have a value; 0 for a constant and for NaN. The
     deviation of few rows is drawn towards the `usual` one."""
     missing = np.isnan(values)
-    known = values[eligible & ~missing].astype(np.float64)
+    among = eligible & ~missing
+    every = among.all()
+    known = (values if every else values[among]).astype(np.float64)
     if not known.size or np.ptp(known) < 1e-6:  # no spread but that of rounding
         return np.zeros(len(values))
-    variance = known.var()
+    mean = known.mean()
+    apart = known - mean
+    variance = np.square(apart).mean()
     if usual is not None:
         more = USUAL_ROWS * max(0.0, 1 - known.size / ENOUGH_ROWS)
         variance = (known.size * variance + more * usual**2) / (known.size + more)
-    scores: Doubles = (values - known.mean()) / np.sqrt(variance)
+    scores: Doubles = (apart if every else values - mean) / np.sqrt(variance)
     scores[missing] = 0
     return scores

@@ -10,16 +10,18 @@ from functools import cache
 import numpy as np
 
 from models.answers import Explanation
-from models.draft import content_key
 from models.embedder import QueryEncoding
+from models.folding import fold
 from models.layers import KINDS, STATUSES
 from models.memory import Memory
 from models.requests import SearchMemories
 from models.token_codes import TokenCodes, project
 from service import late, lexical, ranking, trust
 from service.corpus import Corpus, Floats, Mask, successors
-from service.question import Asked, named_actors, wanted_marks, without_actors
+from service.question import Asked, named_actors, proper_names, unread, wanted_marks, without_actors
 from service.ranking import Evidence, Order
+from service.relevance import absolute_relevance
+from service.strangers import names_stranger, names_unknown_code
 from service.trust import Recipe
 from service.weights import Weights
 from stores.marks import MARKS
@@ -28,8 +30,7 @@ from stores.words import identifiers, is_code, is_stop, query_terms, stem
 
 NEAR = 0.3  # the cosine from which a hit is said to be matched by its vector
 _MESSAGE, _ACTIVE = KINDS.index("message"), STATUSES.index("active")
-# Written like the key of one thing: letters first, `714-C`, or a hash; unlike a date, a time or `1990s`.
-_CODE = re.compile(r"[^\W\d_]|\d+[-_/][^\W\d_]\Z|(?=[\da-f-]*[a-f])[\da-f-]{7,}\Z")
+
 
 Tokens = Callable[[Sequence[str]], Mapping[str, Sequence[TokenCodes]]]
 """The stored word pieces of some memories, a list of chunks for each id that has any."""
@@ -38,11 +39,12 @@ Tokens = Callable[[Sequence[str]], Mapping[str, Sequence[TokenCodes]]]
 @dataclass(frozen=True, slots=True)
 class Plan:
     """A search before it runs: what is asked, of which rows, by which weights. `bare` is the query without
-    the speakers whom it names; `now` is epoch ms."""
+    the speakers whom it names, `names` what else it writes as names; `now` is epoch ms."""
 
     request: SearchMemories
     bare: str
     actors: tuple[str, ...]
+    names: tuple[str, ...]
     terms: tuple[str, ...]
     bare_terms: frozenset[str]
     identifiers: tuple[str, ...]
@@ -61,6 +63,7 @@ class Plan:
             request,
             bare,
             named,
+            tuple(proper_names(bare)),
             query_terms(request.query),
             frozenset(query_terms(bare)),
             tuple("=" + name for name in identifiers(request.query)),
@@ -106,9 +109,9 @@ def search(
     corpus = Corpus.of(snapshots)
     eligible = corpus.eligible(plan.request)
     candidates = int(eligible.sum())
-    if not candidates or _names_unknown_code(plan, corpus, eligible):
+    if not candidates or names_unknown_code(corpus, eligible, plan.terms, plan.identifiers):
         return Result((), candidates)
-    evidence = _evidence(plan, corpus, eligible, None if query is None else query.encoding.vector)
+    evidence = _evidence(plan, corpus, eligible, query)
     terms = ranking.first_stage(evidence, plan.weights)
     fused = _sum(terms)
     pieces = None
@@ -119,14 +122,18 @@ def search(
         if pieces is not None:
             terms = ranking.last_stage(evidence, plan.weights, pieces, sample)
             fused = ranking.below(_sum(terms), fused, looked_at, eligible)
-    relevance = ranking.absolute_relevance(evidence, pieces)
+    relevance = absolute_relevance(evidence, pieces)
     if plan.actors and plan.bare == plan.request.query:  # only a name: all that they said is asked for
         relevance = np.maximum(relevance, evidence.actor)
     trusted = trust.terms(corpus.all, plan.recipe, plan.now)
     # Authority settles among what is relevant; it lifts nothing that is not.
     trusted["authority"] *= relevance >= plan.weights.floor
     current = corpus.all("statuses") == _ACTIVE
-    fused = trust.heads_first(fused + _sum(trusted), corpus.rows, current, eligible)
+    fused = fused + _sum(trusted)
+    if conflicts := corpus.conflicts():
+        trusted["conflict"] = trust.winners_first(fused, corpus.rows, conflicts, eligible & current)
+        fused = fused + trusted["conflict"]
+    fused = trust.heads_first(fused, corpus.rows, current, eligible)
     order = ranking.order(
         evidence,
         fused,
@@ -135,67 +142,57 @@ def search(
         plan.weights.floor,
         plan.request.limit,
         lambda row: corpus.rows[row].seq,  # the later written first
-        lambda row: _same(corpus.rows[row]),
+        cache(lambda row: _same(corpus.rows[row])),
     )
     hits = tuple(_found(plan, evidence, corpus, order, place) for place in range(len(order.rows)))
     return Result(hits, candidates)
 
 
 def _same(memory: Memory) -> object:
-    """Equal for memories of one user, frame and session that say the same."""
-    return content_key(memory.content), memory.state.frame, memory.partition, memory.session_key
+    """Equal for memories of one user and frame that say the same, however often: a flood takes one place."""
+    return fold(memory.content), memory.state.frame_key, memory.partition
 
 
 def _sum(terms: Mapping[str, ranking.Doubles]) -> ranking.Doubles:
-    total: ranking.Doubles = np.sum(list(terms.values()), axis=0)
+    first, *others = terms.values()
+    total = first.copy()
+    for values in others:
+        total += values
     return total
 
 
-def _names_unknown_code(plan: Plan, corpus: Corpus, eligible: Mask) -> bool:
-    """Whether the query asks for a code (`ERR-4711`) that no memory has, not even in words (`ERR 4711`):
-    others like it would not answer."""
-    codes = [name[1:] for name in plan.identifiers if _CODE.match(name[1:]) and is_code(name, digits=3)]
-    spellings = [("=" + code,) for code in codes] + [query_terms(code) for code in codes]
-    return bool(codes) and not any(
-        (np.all([corpus.counts(term) for term in terms], axis=0) & eligible).any()
-        for terms in spellings
-        if set(terms) <= {*plan.terms, *plan.identifiers}
-    )
-
-
-def _evidence(plan: Plan, corpus: Corpus, eligible: Mask, vector: Floats | None) -> Evidence:
+def _evidence(plan: Plan, corpus: Corpus, eligible: Mask, query: QueryMeaning | None) -> Evidence:
     counts = np.zeros((len(plan.terms), len(eligible)), np.float32)
     for at, term in enumerate(plan.terms):
         counts[at] = corpus.counts(term)
     counts *= eligible
     lengths = corpus.lengths * eligible
-    own = counts[[term in plan.bare_terms for term in plan.terms]]
+    in_bare = [term in plan.bare_terms for term in plan.terms]
+    own = counts if all(in_bare) else counts[in_bare]
     codes = [corpus.counts(name) for name in plan.identifiers]
-    marks = {mark: corpus.counts("~" + mark) for mark in MARKS}
     messages = (corpus.all("kinds") == _MESSAGE) & eligible
     previous = np.where(eligible & (corpus.previous >= 0) & eligible[corpus.previous], corpus.previous, -1)
     chat = bool(messages.any())
     following = successors(previous) if chat else previous
+    nothing = np.zeros(len(eligible), np.float32)
+    marks = _Marks(corpus)
+    body = lexical.bm25(own, lengths, eligible)
     return Evidence(
         eligible=eligible,
         messages=messages,
-        dense=corpus.cosines(vector),
+        dense=corpus.cosines(None if query is None else query.encoding.vector),
         words=lexical.bm25(
             lexical.with_previous(counts, previous), lexical.with_previous(lengths, previous), eligible
         )
         if chat
-        else lexical.bm25(counts, lengths, eligible),
-        body=lexical.bm25(own, lengths, eligible),
-        session=_sessions(counts, lengths, corpus) if chat else np.zeros(len(eligible), np.float32),
-        nearby=lexical.coverage(lexical.nearby(own, previous, following), eligible, 0)
-        if chat
-        else np.zeros(len(eligible), np.float32),
+        else (body if own is counts else lexical.bm25(counts, lengths, eligible)),
+        body=body,
+        session=_sessions(counts, lengths, corpus) if chat else nothing,
+        nearby=lexical.coverage(lexical.nearby(own, previous, following), eligible, 0) if chat else nothing,
         coverage=lexical.coverage(counts, eligible),
         identifiers=ranking.identifier_bonus(codes, [is_code(name) for name in plan.identifiers], eligible),
         actor=_said_by(plan.actors, corpus),
-        date=plan.asked.date_match(corpus.all("times"))
-        if plan.asked.dated
-        else np.zeros(len(eligible), np.float32),
+        date=plan.asked.date_match(corpus.all("times")) if plan.asked.dated else nothing,
         marks=marks,
         wanted=wanted_marks(plan.asked, plan.weights.message),
         length=lengths,
@@ -203,8 +200,24 @@ def _evidence(plan: Plan, corpus: Corpus, eligible: Mask, vector: Floats | None)
         sessions=corpus.sessions,
         answers=(previous >= 0)
         & (marks["question"][previous] > 0)
-        & (corpus.speakers != corpus.speakers[previous]),
+        & (corpus.speakers != corpus.speakers[previous])
+        if chat
+        else np.zeros(len(eligible), np.bool_),
+        unread=1.0 if query is None else unread(plan.bare, query.starts),
+        stranger=not plan.actors and names_stranger(corpus, eligible, plan.names),
     )
+
+
+class _Marks(dict[str, Floats]):
+    """(n,) 0/1 for each mark, looked up when it is first asked for: mostly none is, outside chats."""
+
+    def __init__(self, corpus: Corpus):
+        super().__init__()
+        self._corpus = corpus
+
+    def __missing__(self, mark: str) -> Floats:
+        self[mark] = self._corpus.counts("~" + mark)
+        return self[mark]
 
 
 def _sessions(counts: Floats, lengths: Floats, corpus: Corpus) -> Floats:
@@ -233,15 +246,14 @@ def _look_again(
     sample = late.sample(corpus.all("lots"), e.eligible)
     rows = looked_at | sample
     rows[e.previous[looked_at & e.answers]] = True  # what they answer
-    at = np.flatnonzero(rows)
-    found = tokens([corpus.rows[row].memory_id for row in at])
+    at = np.flatnonzero(rows).tolist()
+    ids = [corpus.rows[row].memory_id for row in at]
+    found = tokens(ids)
     if not found:
         return None, sample
     asked = late.QueryTokens(project(query.encoding.tokens), _piece_weights(plan, corpus, e, query))
     scores = np.full(len(e.eligible), np.nan, np.float32)
-    scores[at] = late.best_chunks(
-        asked, [found.get(corpus.rows[row].memory_id, ()) for row in at], e.messages[at]
-    )
+    scores[at] = late.best_chunks(asked, [found.get(id, ()) for id in ids], e.messages[at])
     return scores, sample
 
 
@@ -257,7 +269,7 @@ def _piece_weights(plan: Plan, corpus: Corpus, e: Evidence, query: QueryMeaning)
         if is_stop(word):
             return late.STOP_WORD
         term = stem(word)
-        documents = np.count_nonzero(corpus.counts(term)[e.eligible]) if term in plan.terms else 0
+        documents = corpus.documents(term, e.eligible) if term in plan.terms else 0
         return float(lexical.idf(np.array([documents]), total)[0])
 
     starts = query.starts[: len(query.encoding.tokens)]

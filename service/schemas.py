@@ -11,6 +11,7 @@ from service.operations import Operation
 Schema = dict[str, Any]
 
 _DEFS = "#/$defs/"
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 @cache
@@ -22,8 +23,18 @@ def input_schema(operation: Operation[Any]) -> Schema:
 
 @cache
 def output_schema(operation: Operation[Any]) -> Schema:
-    """What the operation answers when it succeeds: a closed object, as plain as the input's schema."""
-    return _published(TypeAdapter(operation.output).json_schema(mode="serialization"))
+    """What the operation answers when it succeeds: a closed object, as plain as the input's schema; or, where
+    a contract publishes the schema (`timed` false), in that one's form."""
+    schema = TypeAdapter(operation.output).json_schema(mode="serialization")
+    return _published(schema) if operation.timed else {"$schema": _DIALECT, **_contracted(schema, root=True)}
+
+
+@cache
+def inline_output_schema(operation: Operation[Any]) -> Schema:
+    """The same with what stands behind a `$ref` in its place, so that it can be part of another document."""
+    schema = output_schema(operation)
+    inlined: Schema = _inlined(schema, schema.get("$defs", {}))
+    return inlined
 
 
 def _published(schema: Schema) -> Schema:
@@ -63,3 +74,31 @@ def _nullable(node: Schema, defs: Schema) -> Schema:
     if choices is not None:
         plain["enum"] = [*choices, None]
     return plain
+
+
+def _contracted(node: Schema, *, root: bool = False) -> Schema:
+    """The schema as the contracts write theirs: with `$defs`, null as one of a list of types, no words."""
+    left_out = {"description"} if root else {"description", "title"}
+    kept: Schema = {key: value for key, value in node.items() if key not in left_out}
+    branches = [_contracted(branch) for branch in kept.pop("anyOf", ())]
+    values = [branch for branch in branches if branch != {"type": "null"}]
+    if len(values) == 1 and len(branches) == 2:
+        kept = values[0] | kept | {"type": [values[0]["type"], "null"]}
+    elif branches:
+        kept["anyOf"] = branches
+    for name in ("properties", "$defs"):
+        if name in kept:
+            kept[name] = {key: _contracted(part) for key, part in kept[name].items()}
+    if "items" in kept:
+        kept["items"] = _contracted(kept["items"])
+    return {key: value for key, value in kept.items() if key != "default"}
+
+
+def _inlined(node: Any, defs: Schema) -> Any:
+    if isinstance(node, list):
+        return [_inlined(part, defs) for part in node]
+    if not isinstance(node, dict):
+        return node
+    if "$ref" in node:
+        return _inlined(defs[node["$ref"].removeprefix(_DEFS)], defs)
+    return {key: _inlined(part, defs) for key, part in node.items() if key not in ("$defs", "$schema")}

@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
@@ -31,6 +32,14 @@ def _known_weights(weights: dict[str, float]) -> dict[str, float]:
     if unknown is not None:
         raise ValueError(f"has no weight {unknown!r}; there are {', '.join(known)}")
     return weights
+
+
+def _known_timezone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError(f"is no time zone: {name!r}; write one like Europe/Berlin or UTC") from None
+    return name
 
 
 class _Section(BaseModel):
@@ -81,6 +90,10 @@ class Search(_Section):
     weights: Annotated[dict[str, float], AfterValidator(_known_weights)] = {}
 
 
+class Observations(_Section):
+    label_timezone: Annotated[str, AfterValidator(_known_timezone)] = "Asia/Shanghai"
+
+
 class Mcp(_Section):
     toolsets: list[str] = ["core"]
 
@@ -105,6 +118,7 @@ class Settings(_Section):
     vdb: VectorStore = VectorStore()
     doctor: Doctor = Doctor()
     search: Search = Search()
+    observations: Observations = Observations()
     mcp: Mcp = Mcp()
     limits: Limits = Limits()
     log: Log = Log()

@@ -25,6 +25,7 @@ from service.responses import document, problem
 from service.validation import validate
 from stores import exports
 from stores.acts import Act
+from stores.conflict_imports import settle_imports
 from stores.exports import Selection
 from stores.imports import FATES, Arrival, Taken, take_in
 from stores.words import analyze
@@ -48,12 +49,14 @@ class ExportFilters(Input):
 
 
 class ImportOptions(Input):
-    """How a batch is to be taken in: where to, and whether only to see what would happen."""
+    """How a batch is to be taken in: where to, and whether only to see what would happen. With `finish` the
+    file is at its end, and what it had only a part of is put in order."""
 
     product: Name | None = None
     agent: Name | None = None
     user: Name | None = None
     dry_run: bool = False
+    finish: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +108,10 @@ async def import_lines(
 
     def write(transaction: Transaction) -> Taken:
         if not options.dry_run:
-            return take_in(act, transaction, arrivals)
+            taken = take_in(act, transaction, arrivals)
+            if options.finish:
+                settle_imports(act, transaction)
+            return taken
         savepoint = transaction.connection.begin_nested()
         try:
             taken = take_in(act, transaction, arrivals)
@@ -114,6 +120,7 @@ async def import_lines(
             savepoint.rollback()
             transaction.pending.clear()
             transaction.changes.clear()
+            transaction.events.clear()
         return taken
 
     taken: Taken = await brain.write(write)
@@ -125,6 +132,8 @@ async def import_lines(
         **{fate: sum(outcome == fate for _, outcome in outcomes) for fate in FATES},
         "links": taken.links,
         "links_left_out": taken.links_left_out,
+        "conflicts": taken.conflicts,
+        "conflicts_left_out": taken.conflicts_left_out,
         "errors": [
             {"line": line, "code": outcome.code, "detail": outcome.detail}
             for line, outcome in outcomes

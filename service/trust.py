@@ -1,6 +1,6 @@
 """What else than relevance orders the results: authority, confidence, freshness and validity. Pure."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from types import MappingProxyType
@@ -9,29 +9,33 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from models.authority import AUTHORITIES
+from models.authority import AUTHORITIES, rank
 from models.memory import Memory
-from stores.resident import NO_TIME
+from stores.columns import NO_TIME
 
 Doubles = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 HALF_LIFE_MS = 30 * 24 * 3600 * 1000  # of freshness
 UNDER_HEAD = 1e-6  # how far beneath its head a superseded row is put at the least
+OVER_LOSER = 1e-3  # how far above what it contradicts the winner of a conflict is put at the least
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """In standard deviations of relevance: what each rank of authority, the whole of confidence and being new
-    add, and what a memory loses outside its time of validity."""
+    add, and what a memory loses outside its time of validity. With `stage`, only working memories grow old,
+    and consolidated ones stand so much above the newest of them."""
 
     name: str
     authority: float
     confidence: float
     freshness: float
     invalid: float = 2.0
+    stage: float = 0.0
 
 
+HISTORY = Recipe("history", authority=0.35, confidence=1.0, freshness=0.6, stage=0.05)
 RECIPES: Mapping[str, Recipe] = MappingProxyType(
     {
         recipe.name: recipe
@@ -51,12 +55,51 @@ def terms(column: Callable[[str], NDArray[Any]], recipe: Recipe, now: int) -> di
     since = np.where(times == NO_TIME, column("created"), times)
     age = np.maximum(0, now - since) / HALF_LIFE_MS
     outside = (column("valid_from") > now) | ((until != NO_TIME) & (until <= now))
+    fresh = recipe.freshness * 0.5**age
+    if recipe.stage:
+        fresh = np.where(column("consolidated"), recipe.freshness + recipe.stage, fresh)
+    # What claims authority or gives orders gets none from its own claim.
+    ranks = np.where(column("sensitive"), 0.0, len(AUTHORITIES) - 1.0 - column("authorities"))
     return {
-        "authority": recipe.authority * (len(AUTHORITIES) - 1.0 - column("authorities")),
+        "authority": recipe.authority * ranks,
         "confidence": recipe.confidence * column("confidences").astype(np.float64),
-        "freshness": recipe.freshness * 0.5**age,
+        "freshness": fresh,
         "validity": np.where(outside, -recipe.invalid, 0.0),
     }
+
+
+def winners_first(
+    fused: Doubles, rows: Sequence[Memory], conflicts: Mapping[str, Collection[str]], eligible: Mask
+) -> Doubles:
+    """What is added to `fused`, (n,), so that inside each set of eligible memories in open conflict the
+    higher authority stands above the lower; at equal authority the later one, then the more confident. Losers
+    stay where they are. `conflicts` has for a memory id the ids of the other sides, both ways."""
+    added = np.zeros(len(fused))
+    if not conflicts:
+        return added
+    place = {rows[at].memory_id: at for at in np.flatnonzero(eligible).tolist()}
+    left = {memory_id for memory_id in conflicts if memory_id in place}
+    while left:
+        found, border = set(), [left.pop()]
+        while border:
+            memory_id = border.pop()
+            found.add(memory_id)
+            others = {other for other in conflicts.get(memory_id, ()) if other in place} - found
+            border += others
+            left -= others
+        least = -np.inf
+        for row in sorted((rows[place[memory_id]] for memory_id in found), key=_trust):
+            at = place[row.memory_id]
+            added[at] = max(0.0, least - fused[at])
+            least = fused[at] + added[at] + OVER_LOSER
+    return added
+
+
+def _trust(memory: Memory) -> tuple[int, int, int, float, int]:
+    """The greater, the more a memory counts against those that it contradicts."""
+    at = NO_TIME if memory.memory_at is None else memory.memory_at
+    authority = rank(memory.source_authority)
+    return authority, at, memory.gmt_created, memory.state.confidence, memory.seq
 
 
 def heads_first(fused: Doubles, rows: Sequence[Memory], current: Mask, eligible: Mask) -> Doubles:

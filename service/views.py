@@ -50,7 +50,7 @@ async def history(brain: Brain, caller: Caller, request: GetHistory) -> Reply:
 async def profile(brain: Brain, caller: Caller, request: GetProfile) -> Reply:
     lists = await profile_lists(brain, caller)
     now = brain.clock()
-    return _cut(lists, request.limit, lambda memory: {**memory_fields(memory, "graph", now), "conflicts": []})
+    return _cut(lists, request.limit, lambda memory: _profile_entry(memory, now))
 
 
 async def profile_lists(brain: Brain, caller: Caller) -> dict[str, list[Memory]]:
@@ -125,6 +125,10 @@ def _end(memory: Memory) -> float:
     """Epoch ms; infinite when there is none."""
     until = memory.state.valid_until
     return float("inf") if until is None else until
+
+
+def _profile_entry(memory: Memory, now: int) -> dict[str, Any]:
+    return {**memory_fields(memory, "graph", now), "conflicts": list(memory.state.standing.conflicts)}
 
 
 def _intention(memory: Memory, now: int) -> dict[str, Any]:

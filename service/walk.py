@@ -10,6 +10,7 @@ from service.moment import Moment
 from stores.changes import Edge
 from stores.graph import MemoryGraph
 
+_HUBS: frozenset[EdgeType] = frozenset({"asserts", "in_session"})  # lead to nodes that are no memories
 MAX_VISITS = 2_000  # nodes that are looked at, whether they are shown or not
 
 
@@ -85,15 +86,16 @@ class Walk:
         return len(self._reached) + len(self._left_out)
 
     def _links(self, graph: MemoryGraph, memory_id: str) -> Iterator[Edge]:
-        """The links of a memory, the session that it shares with others last: that says the least. A
-        session is no memory: it is walked through once, to all who were in it."""
+        """The links of a memory, the session that it shares with others last: that says the least. A session
+        is no memory, nor is what a fact is about: each is walked through once, to all who lead there."""
         own = [edge for edge in graph.edges(memory_id) if not self.types or edge.type in self.types]
-        yield from (edge for edge in own if edge.type != "in_session")
-        for hub in (edge.to_id for edge in own if edge.type == "in_session"):
+        yield from (edge for edge in own if edge.type not in _HUBS)
+        for edge in sorted((edge for edge in own if edge.type in _HUBS), key=lambda edge: edge.type):
+            hub = edge.to_id
             if hub not in self._left_out:
                 self._left_out.add(hub)
-                others = (edge.from_id for edge in graph.edges(hub))
-                yield from (Edge(memory_id, "in_session", other) for other in others if other != memory_id)
+                others = (other.from_id for other in graph.edges(hub))
+                yield from (Edge(memory_id, edge.type, other) for other in others if other != memory_id)
 
 
 def _by_partition(memories: list[Memory]) -> dict[Partition, list[Memory]]:

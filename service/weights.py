@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-VERSION = "2026-11"
+VERSION = "2026-12"
 
 # A message's first stage: enough to pick the rows that late interaction looks at.
 _FIRST = {
@@ -38,7 +38,7 @@ _MESSAGE = {
     "first": 0.17,
 }
 # Everything else, in both stages.
-_PLAIN = {"late": 1.0, "dense": 0.5, "words": 0.6, "actor": 1.6, "date": 0.9}
+_PLAIN = {"late": 1.0, "dense": 0.5, "words": 0.45, "actor": 1.6, "date": 0.9}
 
 
 @dataclass(frozen=True, slots=True)

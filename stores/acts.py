@@ -1,7 +1,7 @@
 """An act: who does what. It finds the memories that it is about, changes their state as new versions, and
 records each change as an event."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from models.memory import Memory, State
 from models.scope import Caller, Partition
 from stores.changes import Change, Edge
 from stores.inserts import insert_edges, requeue
+from stores.raw_places import show
 from stores.rows import memory_from, select_memories, tag_values, version_values
 from stores.schema import edges, memories, tags, tokens, vectors, versions
 from stores.writer import Transaction
@@ -22,11 +23,13 @@ _BY_ID = select_memories().where(memories.c.memory_id == bindparam("memory_id"))
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """What a caller does. `fingerprint` names the model whose vectors count now, if there is one."""
+    """What a caller does. `fingerprint` names the model whose vectors count now, if there is one. `reason` is
+    the caller's own, and stands in every event of the act."""
 
     caller: Caller
     operation: str
     fingerprint: str | None
+    reason: str | None = None
 
     def event(
         self,
@@ -34,8 +37,10 @@ class Act:
         partition: Partition,
         memory_id: str | None,
         fields: tuple[str, ...] = (),
+        changed: Mapping[str, Any] | None = None,
     ) -> int:
-        """Record the act on a memory. Returns the event's `seq`."""
+        """Record the act on a memory, with a digest of what the `changed` fields hold since. Returns the
+        event's `seq`."""
         return transaction.event(
             self.operation,
             partition,
@@ -43,6 +48,8 @@ class Act:
             key_id=self.caller.key_id,
             request_id=self.caller.request_id,
             fields=fields,
+            reason=self.reason,
+            changed=changed,
         )
 
     def find(
@@ -80,7 +87,8 @@ class Act:
         when nothing differs."""
         if state == memory.state and not links and not unlinks:
             return memory
-        seq = self.event(transaction, memory.partition, memory.memory_id, fields)
+        differing = _differing(memory.state, state)
+        seq = self.event(transaction, memory.partition, memory.memory_id, fields, differing)
         changed = memory.with_state(memory.version + 1, state)
         current = (versions.c.memory_id == memory.memory_id) & versions.c.to_seq.is_(None)
         transaction.execute(update(versions).where(current).values(to_seq=seq))
@@ -98,7 +106,15 @@ class Act:
         else:
             transaction.changes.append(Change(changed, edges=links, unlinked=unlinks))
         tell_others(transaction, changed, links)
+        if memory.kind == "message" and memory.hidden != changed.hidden:
+            show(transaction, changed)
         return changed
+
+
+def _differing(before: State, after: State) -> dict[str, Any]:
+    """What the fields that differ hold after; JSON-ready. None stands for the default."""
+    old, new = before.as_row(), after.as_row()
+    return {name: new.get(name) for name in old.keys() | new.keys() if old.get(name) != new.get(name)}
 
 
 def tell_others(transaction: Transaction, memory: Memory, links: Iterable[Edge]) -> None:

@@ -1,13 +1,15 @@
 """The write of an add: what is judged and stored inside one savepoint of the ledger. In order:
 idempotency, lineage, duplicates, positions, then the rows."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import bindparam, select
 
+from models.authority import rank
+from models.confidence import DRAWN
 from models.draft import Draft
 from models.errors import (
     BrainError,
@@ -17,9 +19,12 @@ from models.errors import (
 from models.memory import Memory
 from stores.acts import Act
 from stores.amendment import supersede
+from stores.appraisal import settle
 from stores.changes import Edge
+from stores.dependents import flagged
 from stores.idempotency import Once
-from stores.insertion import IN_PARTITION, Stored, check_lineage, insert_memory
+from stores.insertion import IN_PARTITION, Stored, grounded
+from stores.links import MAX_EVIDENCE
 from stores.rows import memory_from, select_memories
 from stores.schema import memories, vectors
 from stores.writer import Transaction
@@ -38,21 +43,35 @@ class Addition:
     act: Act
 
     def store(self, transaction: Transaction, draft: Draft) -> Stored:
-        """Store one draft. Raises InvalidArgument, Duplicate or PositionTaken."""
-        check_lineage(self.act, transaction, draft.memory)
+        """Store one draft. Raises InvalidArgument, AuthorityNotAllowed, Duplicate, PositionTaken, and what
+        `supersede` raises."""
+        draft = grounded(self.act, transaction, draft)
         if draft.memory.state.supersedes:
             return supersede(self.act, transaction, draft)
         if draft.on_duplicate != "keep" and draft.memory.kind == "memory":
             equal = _equal_memory(transaction, draft)
-            if equal is not None:
+            if equal is not None and draft.on_duplicate == "error":
+                raise Duplicate(f"An equal active memory exists: {equal.memory_id}.")
+            if equal is not None and rank(draft.memory.source_authority) > rank(equal.source_authority):
+                return supersede(self.act, transaction, _raised(draft, equal))
+            if equal is not None and self._may_unite(equal, draft):
                 return self._unite(transaction, equal, draft)
-        return insert_memory(self.act, transaction, draft)
+            # The equal one stays as it is, and this one beside it.
+        return supersede(self.act, transaction, draft)
+
+    def _may_unite(self, equal: Memory, draft: Draft) -> bool:
+        """Not when the equal one is of an authority beyond the caller's, or would rest on a lower one than
+        its own by what the draft was drawn from."""
+        new = draft.memory
+        lowers = (
+            new.layer in DRAWN
+            and rank(new.source_authority) < rank(equal.source_authority)
+            and not set(new.state.evidence_ids) <= set(equal.state.evidence_ids)
+        )
+        return self.act.caller.may_change(equal.source_authority) and not lowers
 
     def _unite(self, transaction: Transaction, equal: Memory, draft: Draft) -> Stored:
         """Give the tags and evidence of the draft to the equal memory that exists."""
-        self.act.caller.check_authority(draft.memory.source_authority)
-        if draft.on_duplicate == "error":
-            raise Duplicate(f"An equal active memory exists: {equal.memory_id}.")
         mine, theirs = equal.state, draft.memory.state
         state = replace(
             mine,
@@ -63,7 +82,12 @@ class Addition:
             raise invalid("tags", f"with those of the equal memory {equal.memory_id} over {MAX_TAGS}")
         added = tuple(id for id in state.evidence_ids if id not in mine.evidence_ids)
         links = tuple(Edge(id, "evidence_for", equal.memory_id) for id in added)
-        self.act.change(transaction, equal, state, ("tags", "evidence_ids"), links)
+        fallen = [id for id in theirs.standing.fallen if id in added]
+        if fallen:
+            state = flagged(state, fallen, transaction.now)
+        changed = self.act.change(transaction, equal, state, ("tags", "evidence_ids"), links)
+        if added:
+            settle(self.act, transaction, [changed])
         indexed = _has_vectors(transaction, equal.memory_id, self.act.fingerprint)
         return Stored(equal.memory_id, True, indexed)
 
@@ -84,6 +108,7 @@ class Outcome:
     deduplicated: bool
     indexed: bool
     superseded: tuple[str, ...] = ()
+    conflicts: tuple[str, ...] = ()
     replayed: bool = False
 
     def kept(self) -> dict[str, Any]:
@@ -93,13 +118,15 @@ class Outcome:
             "deduplicated": self.deduplicated,
             "indexed": self.indexed,
             "superseded": list(self.superseded),
+            "conflicts": list(self.conflicts),
         }
 
     @classmethod
     def from_kept(cls, kept: dict[str, Any], *, replayed: bool) -> "Outcome":
         """The inverse of `kept`."""
         ids, superseded = tuple(kept["memory_ids"]), tuple(kept["superseded"])
-        return cls(ids, kept["deduplicated"], kept["indexed"], superseded, replayed)
+        conflicts = tuple(kept.get("conflicts", ()))  # there were none in what an older version kept
+        return cls(ids, kept["deduplicated"], kept["indexed"], superseded, conflicts, replayed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +145,8 @@ def store_item(addition: Addition, transaction: Transaction, item: Item) -> Outc
             tuple(one.memory_id for one in stored),
             all(one.duplicate for one in stored),
             all(one.indexed for one in stored),
-            tuple(id for draft in item.drafts for id in draft.memory.state.supersedes),
+            tuple(id for one in stored for id in one.superseded),
+            tuple(id for one in stored for id in one.conflicts),
         ).kept()
 
     if item.once is None:
@@ -138,26 +166,11 @@ def store_each(
             results.append(item)
             continue
         try:
-            with _undone_when_refused(transaction) if len(item.drafts) > 1 else nullcontext():
+            with transaction.savepoint() if len(item.drafts) > 1 else nullcontext():
                 results.append(store_item(addition, transaction, item))
         except BrainError as error:
             results.append(Refused(error))
     return results
-
-
-@contextmanager
-def _undone_when_refused(transaction: Transaction) -> Iterator[None]:
-    transaction.flush()
-    changes = len(transaction.changes)
-    try:
-        with transaction.connection.begin_nested():
-            yield
-            transaction.flush()
-    except BrainError:
-        transaction.pending.clear()
-        transaction.seats.clear()  # what was seated before is in the database by now
-        del transaction.changes[changes:]
-        raise
 
 
 def _equal_memory(transaction: Transaction, draft: Draft) -> Memory | None:
@@ -175,9 +188,25 @@ def _equal_memory(transaction: Transaction, draft: Draft) -> Memory | None:
 def _is_duplicate(old: Memory, new: Memory) -> bool:
     def place(memory: Memory) -> tuple[Any, ...]:
         state = memory.state
-        return memory.kind, memory.layer, state.frame, state.valid_from, state.valid_until
+        return memory.kind, memory.layer, state.frame_key, state.valid_from, state.valid_until
 
+    if not set(new.facts) <= set(old.facts):  # they would be lost
+        return False
     return old.state.status == "active" and place(old) == place(new)
+
+
+def _raised(draft: Draft, equal: Memory) -> Draft:
+    """The draft as the successor of an equal memory of a lower authority, with its tags and evidence."""
+    mine, theirs = draft.memory.state, equal.state
+    drawn = draft.memory.layer in DRAWN  # then what the lower one was drawn from would lower this one too
+    evidence = mine.evidence_ids if drawn else _union(mine.evidence_ids, theirs.evidence_ids)
+    state = replace(
+        mine,
+        supersedes=(equal.memory_id,),
+        tags=_union(mine.tags, theirs.tags)[:MAX_TAGS],
+        evidence_ids=evidence[:MAX_EVIDENCE],
+    )
+    return replace(draft, memory=replace(draft.memory, state=state))
 
 
 def _has_vectors(transaction: Transaction, memory_id: str, fingerprint: str | None) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
 from typing import Any
 
 from sqlalchemy import Connection, func, select
@@ -71,7 +72,10 @@ def history(ledger: Ledger, caller: Caller, memory_id: str) -> History | None:
         chain, more = _chain(connection, caller, memory_id)
         if not chain:
             return None
-        stood = _versions(connection, chain)
+        place = {memory.memory_id: at for at, memory in enumerate(_newest_first(chain))}
+        stood = sorted(
+            _versions(connection, chain), key=lambda one: (place[one.memory.memory_id], -one.memory.version)
+        )
         happened = _events(connection, list(chain))
     return History(
         tuple(stood[:MAX_ROWS]),
@@ -79,6 +83,32 @@ def history(ledger: Ledger, caller: Caller, memory_id: str) -> History | None:
         frozenset(id for id, memory in chain.items() if memory.hidden),
         more or max(len(stood), len(happened)) > MAX_ROWS,
     )
+
+
+def chain(ledger: Ledger, caller: Caller, memory_id: str) -> tuple[list[Memory], bool]:
+    """The memories of a chain that can be read, as far as the caller reaches, newest first; and whether there
+    are more."""
+    with ledger.snapshot() as connection:
+        found, more = _chain(connection, caller, memory_id)
+    return [memory for memory in _newest_first(found) if not memory.hidden], more
+
+
+def _newest_first(chain: dict[str, Memory]) -> list[Memory]:
+    """Each before those that it replaced; side by side, the later event first, then the later written."""
+    waiting = TopologicalSorter(
+        {id: [new for new in memory.state.superseded_by if new in chain] for id, memory in chain.items()}
+    )
+    waiting.prepare()
+    ordered: list[Memory] = []
+    while waiting.is_active():
+        ready = [chain[id] for id in waiting.get_ready()]
+        ordered += sorted(ready, key=_recency, reverse=True)
+        waiting.done(*(memory.memory_id for memory in ready))
+    return ordered
+
+
+def _recency(memory: Memory) -> tuple[int, int]:
+    return memory.gmt_created if memory.memory_at is None else memory.memory_at, memory.seq
 
 
 def _chain(connection: Connection, caller: Caller, memory_id: str) -> tuple[dict[str, Memory], bool]:
@@ -132,7 +162,7 @@ def _events(connection: Connection, ids: Sequence[str]) -> list[dict[str, Any]]:
     names = ("seq", "at", "action", "memory_id", "key_id", "fields")
     query = (
         select(*(events.c[name] for name in names))
-        .where(events.c.memory_id.in_(ids))
+        .where(events.c.memory_id.in_(ids), events.c.refused.is_(None))  # what was done, not what was tried
         .order_by(events.c.seq.desc())
         .limit(MAX_ROWS + 1)
     )

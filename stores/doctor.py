@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
@@ -12,6 +12,9 @@ from sqlalchemy import Connection, func, select
 from models.errors import StoreUnavailable
 from models.scope import Partition
 from stores.applier import Applier
+from stores.audit_checks import CHECK as AUDIT
+from stores.audit_checks import audit as check_audit
+from stores.audit_checks import extent
 from stores.findings import RESTORE, Finding
 from stores.graph_checks import CHECK as GRAPH
 from stores.graph_checks import Node, check_partition, describe, differing, from_rows, neighbours, partitions
@@ -25,6 +28,7 @@ from stores.residents import Residents
 from stores.schema import memories, outbox
 from stores.shard_checks import CHECK as CHROMA
 from stores.shard_checks import SHARDS, ShardChecks
+from stores.trust_checks import check_facts, check_standings
 from stores.vdb import Vdb
 
 log = structlog.get_logger()
@@ -32,28 +36,33 @@ log = structlog.get_logger()
 LOOKS = 3  # at a partition in memory that seems to differ; writes are published a moment after their commit
 REFILL_S = 600.0  # that a repair waits for a shard
 DRAIN_S = 30.0  # that it waits for what it has queued
-CHECKS = (*(check.__name__ for check in LEDGER_CHECKS), "records", "chains", "links", "tags", GRAPH, CHROMA)
+IN_RECORDS = ("records", "chains", "links", "tags", "facts", "conflicts", "standings")
+CHECKS = (*(check.__name__ for check in LEDGER_CHECKS), *IN_RECORDS, GRAPH, CHROMA)
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
     """What was looked at, found and done. `waiting` counts tasks that are still to be done, which is no
-    damage; `repaired` are the findings of the first look that the second did not have."""
+    damage; `repaired` are the findings of the first look that the second did not have; `audit` is how far
+    the audit log goes, None when nobody asked."""
 
     counts: dict[str, int]
     waiting: int
     findings: Sequence[Finding]
     repaired: Sequence[Finding] = ()
+    audit: dict[str, Any] | None = None
 
     def document(self) -> dict[str, Any]:
         """JSON-ready."""
+        names = CHECKS if self.audit is None else (*CHECKS, AUDIT)
         return {
             "clean": not self.findings,
-            "checks": {name: sum(one.check == name for one in self.findings) for name in CHECKS},
+            "checks": {name: sum(one.check == name for one in self.findings) for name in names},
             "counts": self.counts,
             "waiting": self.waiting,
             "findings": [one.document() for one in self.findings],
             "repaired": [one.document() for one in self.repaired],
+            **({} if self.audit is None else {"audit": self.audit}),
         }
 
 
@@ -78,23 +87,23 @@ class Doctor:
         self._chroma = ShardChecks(ledger, vdb, shards)
         self._turn = asyncio.Lock()
 
-    async def examine(self) -> Report:
-        """Look at everything, change nothing."""
+    async def examine(self, *, audit: bool = False) -> Report:
+        """Look at everything, change nothing. With `audit`, verify the audit log as well."""
         async with self._turn:
-            return await self._examine()
+            return await self._examine(audit)
 
-    async def repair(self) -> Report:
+    async def repair(self, *, audit: bool = False) -> Report:
         """Look at everything, repair what can be, and look again. Raises StoreUnavailable when the ledger
         takes no writes."""
         async with self._turn:
-            first = await self._examine()
+            first = await self._examine(audit)
             if not first.findings:
                 return first
             await self._mend(first.findings)
-            second = await self._examine()
+            second = await self._examine(audit)
         left = {(one.check, one.what) for one in second.findings}
         repaired = [one for one in first.findings if one.repair and (one.check, one.what) not in left]
-        return Report(second.counts, second.waiting, second.findings, repaired)
+        return replace(second, repaired=repaired)
 
     async def heal(self) -> list[Finding] | None:
         """Compare Chroma with the ledger, a shard at a time, and repair what differs. Returns what it was;
@@ -109,10 +118,14 @@ class Doctor:
                 found += differs
         return found
 
-    async def _examine(self) -> Report:
+    async def _examine(self, audit: bool) -> Report:
         found = await asyncio.to_thread(self._in_ledger)
+        reach: dict[str, Any] | None = None
+        if audit:
+            in_log, reach = await asyncio.to_thread(self._in_audit_log)
+            found += in_log
         if any(one.check == "integrity" for one in found):  # the rest would only repeat it
-            return Report({}, 0, found)
+            return Report({}, 0, found, audit=reach)
         try:
             every, counts, waiting = await asyncio.to_thread(self._overview)
             for partition in every:
@@ -120,8 +133,8 @@ class Doctor:
             for shard in range(SHARDS):
                 found += await self._chroma.find(shard, deep=True)
         except StoreUnavailable as fault:
-            return Report({}, 0, [*found, unreadable("integrity", fault)])
-        return Report(counts, waiting, found)
+            return Report({}, 0, [*found, unreadable("integrity", fault)], audit=reach)
+        return Report(counts, waiting, found, audit=reach)
 
     def _in_ledger(self) -> list[Finding]:
         """Of the ledger's own tables. A check that can't read is a finding by itself."""
@@ -138,6 +151,13 @@ class Doctor:
             run(check.__name__, check)
         run("records", _of_records)
         return found
+
+    def _in_audit_log(self) -> tuple[list[Finding], dict[str, Any]]:
+        try:
+            with self._ledger.snapshot() as connection:
+                return list(check_audit(connection)), extent(connection)
+        except StoreUnavailable as fault:
+            return [unreadable(AUDIT, fault)], {}
 
     def _overview(self) -> tuple[list[Partition], dict[str, int], int]:
         with self._ledger.snapshot() as connection:
@@ -222,6 +242,8 @@ def _of_records(connection: Connection) -> Iterator[Finding]:
     yield from check_chains(records)
     yield from check_links(connection, records)
     yield from check_tags(connection, records)
+    yield from check_facts(connection, records)
+    yield from check_standings(connection, records)
 
 
 def unreadable(check: str, fault: StoreUnavailable) -> Finding:

@@ -7,6 +7,7 @@ from models.errors import MemoryForgotten, MemoryNotFound
 from models.memory import Memory
 from models.scope import Caller
 from stores.acts import Act
+from stores.appraisal import settle
 from stores.ledger import Ledger
 from stores.rows import memory_from, select_memories
 from stores.schema import memories, versions
@@ -53,6 +54,7 @@ def archive(transaction: Transaction, found: Sequence[Memory], now: int) -> int:
             continue  # somebody hid it since it was found
         if expired(memory, now):
             state = replace(memory.state, status="archived", status_reason=REASON)
-            act.change(transaction, memory, state, ("status",))
+            gone = act.change(transaction, memory, state, ("status",))
+            settle(act, transaction, [gone], [gone])
             count += 1
     return count

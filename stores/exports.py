@@ -9,9 +9,9 @@ from typing import Any
 from sqlalchemy import Connection, and_, exists, func, or_, select
 
 from models.memory import State
-from models.transfer import Carried, Link
+from models.transfer import Carried, Dispute, Link
 from stores.rows import memory_from, select_memories
-from stores.schema import edges, events, memories, versions
+from stores.schema import conflicts, edges, events, memories, versions
 
 PAGE = 100  # memories
 
@@ -64,12 +64,14 @@ def page(connection: Connection, selection: Selection, at: int, after: int) -> t
     ids = [memory.memory_id for memory, status in found if status != "purged"]
     histories = _histories(connection, ids, at)
     links = _links(connection, ids, at)
+    disputes = _disputes(connection, ids, at)
     carried = [
         Carried(
             memory,
             memory.gmt_created,
             tuple(histories[memory.memory_id]),
             tuple(sorted(links[memory.memory_id], key=lambda link: (link.from_id, link.type, link.to_id))),
+            tuple(disputes[memory.memory_id]),
         )
         for memory, _ in found
     ]
@@ -102,6 +104,7 @@ def _links(connection: Connection, ids: Sequence[str], at: int) -> dict[str, lis
                 and_(edges.c.from_id.in_(ids), start.c.seq > end.c.seq),
                 and_(edges.c.to_id.in_(ids), end.c.seq > start.c.seq),
             ),
+            edges.c.type != "conflicts_with",  # goes with its conflict
             edges.c.from_seq <= at,
             or_(edges.c.to_seq.is_(None), edges.c.to_seq > at),
         )
@@ -110,4 +113,28 @@ def _links(connection: Connection, ids: Sequence[str], at: int) -> dict[str, lis
     for from_id, type, to_id, weight, starts in connection.execute(query):
         link = Link(from_id=from_id, type=type, to_id=to_id, weight=weight)
         found[from_id if starts else to_id].append(link)
+    return found
+
+
+def _disputes(connection: Connection, ids: Sequence[str], at: int) -> dict[str, list[Dispute]]:
+    """The conflicts that were opened by event `at`, by the later of their sides. One that was resolved after
+    it is shown as resolved: the doctor of the other ledger would find its sides otherwise."""
+    one, other = memories.alias("one"), memories.alias("other")
+    query = (
+        select(conflicts, one.c.seq > other.c.seq)
+        .join(one, one.c.memory_id == conflicts.c.a_id)
+        .join(other, other.c.memory_id == conflicts.c.b_id)
+        .where(
+            or_(
+                and_(conflicts.c.a_id.in_(ids), one.c.seq > other.c.seq),
+                and_(conflicts.c.b_id.in_(ids), other.c.seq > one.c.seq),
+            ),
+            conflicts.c.seq <= at,
+        )
+        .order_by(conflicts.c.seq)
+    )
+    found: defaultdict[str, list[Dispute]] = defaultdict(list)
+    for row in connection.execute(query):
+        values = {name: getattr(row, name) for name in Dispute.model_fields}
+        found[row.a_id if row[-1] else row.b_id].append(Dispute(**values))
     return found

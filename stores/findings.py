@@ -6,13 +6,29 @@ from typing import Any, Literal
 SHOWN = 20  # ids named of one finding; all of them count
 
 Repair = Literal[
-    "delete", "analyse", "tags", "links", "embed", "shard", "index", "retry", "refill", "quarantine", "evict"
+    "delete",
+    "analyse",
+    "tags",
+    "links",
+    "facts",
+    "conflicts",
+    "standings",
+    "embed",
+    "shard",
+    "index",
+    "retry",
+    "refill",
+    "quarantine",
+    "evict",
 ]
 HOW: dict[Repair, str] = {
     "delete": "delete these rows: they belong to nothing",
     "analyse": "find the words again in the text",
     "tags": "write them again from the memory's state",
     "links": "write them again from the memories' states",
+    "facts": "write them again from what the memories assert",
+    "conflicts": "write the links again from the open conflicts",
+    "standings": "appraise the memories anew; each gets a version that says so",
     "embed": "embed the memories again, as soon as a server with the model runs",
     "shard": "send these tasks to the shard of their memories",
     "index": "write these memories to Chroma again, from the ledger",

@@ -1,9 +1,11 @@
-"""The memory graph of one partition: networkx, in memory. A node leads to the one frozen record; an edge
-carries a weight for each type, so that two memories may be linked in several ways."""
+"""The memory graph of one partition: networkx, in memory. A node leads to the one frozen record, which is
+made when it is first asked for; an edge carries a weight for each type, so that two memories may be linked in
+several ways."""
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
-from typing import Any, cast
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import cast
 
 import networkx as nx
 
@@ -13,30 +15,24 @@ from stores.changes import Edge
 
 
 class MemoryGraph:
-    """Only the event loop changes it; reads are microseconds and need no lock there."""
+    """Only the event loop changes it; reads are microseconds and need no lock there. `record` gives the
+    record of a node; None for one that is a session or lies in another partition."""
 
-    def __init__(self) -> None:
+    def __init__(self, record: Callable[[str], Memory | None]) -> None:
         self._graph: nx.DiGraph[str] = nx.DiGraph()
-        self._nodes: dict[str, Any] = self._graph._node  # type: ignore[attr-defined]  # `.nodes` is slow
+        self._record = record
         self._sessions: dict[str, list[tuple[int, str]]] = {}  # session key -> (position, id), sorted
 
     def __contains__(self, memory_id: str) -> bool:
         return self.memory(memory_id) is not None
 
     def memory(self, memory_id: str) -> Memory | None:
-        """The record that a node leads to. A node without one is a session or lies in another partition."""
-        node = self._nodes.get(memory_id)
-        return None if node is None else node.get("memory")
+        """The record that a node leads to, as it stands."""
+        return self._record(memory_id)
 
-    def put(self, memory: Memory) -> None:
-        """Add a record, or replace it with its newer version."""
-        self._graph.add_node(memory.memory_id, memory=memory)
-
-    def drop(self, memory_id: str) -> None:
+    def drop(self, memory: Memory) -> None:
         """Take a memory out, with its edges and its place in its session."""
-        memory = self.memory(memory_id)
-        if memory is None:
-            return
+        memory_id = memory.memory_id
         if memory.session_key is not None and memory.session_position is not None:
             before, after = self.neighbours(memory)
             self._sessions[memory.session_key].remove((memory.session_position, memory_id))
@@ -67,8 +63,26 @@ class MemoryGraph:
 
     # Sessions
 
+    def fill(
+        self, ids: Sequence[str], keys: Sequence[str | None], positions: Sequence[int | None]
+    ) -> Iterator[tuple[str, str]]:
+        """Put memories into an empty graph, with their places in their sessions, in a third of the time of
+        one by one. Gives each two that are neighbours then."""
+        self._graph.add_nodes_from(ids)
+        for id, key, position in zip(ids, keys, positions, strict=True):
+            if key is not None:
+                self.link(Edge(id, "in_session", f"session:{key}"))
+                if position is not None:
+                    self._sessions.setdefault(key, []).append((position, id))
+        for seats in self._sessions.values():
+            seats.sort()
+            for (_, before), (_, after) in pairwise(seats):
+                self.link(Edge(before, "next", after))
+                yield before, after
+
     def seat(self, memory: Memory) -> tuple[str | None, str | None]:
-        """Give a new memory its place in its session. Returns the ids before and after it."""
+        """Add a memory, at its place in its session. Returns the ids before and after it."""
+        self._graph.add_node(memory.memory_id)
         if memory.session_key is None:
             return None, None
         self.link(Edge(memory.memory_id, "in_session", f"session:{memory.session_key}"))
@@ -99,3 +113,4 @@ class MemoryGraph:
         """Break the graph's own reference cycles, so that an evicted partition's memory is freed at once."""
         self._graph.clear()
         self._sessions.clear()
+        self._record = lambda _: None

@@ -24,7 +24,7 @@ class Node(NamedTuple):
     """A memory as a read or a walk would see it in memory."""
 
     version: int
-    links: frozenset[tuple[str, str, str]]  # from, type, to; both ends shown
+    links: frozenset[tuple[str, str, str]]  # from, type, to; both ends shown, where they are memories
     around: tuple[str | None, str | None]  # its neighbours in its session
     has_vectors: bool
 
@@ -47,7 +47,8 @@ def describe(resident: ResidentPartition, outside: set[str]) -> dict[str, Node]:
             links = frozenset(
                 (edge.from_id, edge.type, edge.to_id)
                 for edge in resident.graph.edges(id)
-                if edge.type not in _SEATED and {edge.from_id, edge.to_id} <= shown
+                if edge.type == "asserts"
+                or (edge.type not in _SEATED and {edge.from_id, edge.to_id} <= shown)
             )
             around = resident.graph.neighbours(memory)
             found[id] = Node(memory.version, links, around, resident.has_vectors(id))
@@ -107,7 +108,7 @@ def from_rows(connection: Connection, partition: Partition) -> dict[str, Node]:
     touching = or_(edges.c.from_id.in_(mine), edges.c.to_id.in_(mine))
     query = select(edges.c.from_id, edges.c.type, edges.c.to_id).where(edges.c.to_seq.is_(None), touching)
     for from_id, type, to_id in connection.execute(query):
-        if from_id in shown and to_id in shown:
+        if from_id in shown and (type == "asserts" or to_id in shown):
             for id in {from_id, to_id} & ids:
                 links[id].add((from_id, type, to_id))
     embedded = select(vectors.c.memory_id).where(vectors.c.fingerprint == fingerprint)

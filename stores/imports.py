@@ -14,11 +14,16 @@ from models.memory import Memory
 from models.transfer import Carried, Link
 from stores.acts import Act
 from stores.changes import Change, Edge
-from stores.insertion import lineage_edges, next_number, seated
+from stores.conflict_imports import take_disputes
+from stores.insertion import assertion_edges, fact_values, lineage_edges, next_number, seated
 from stores.inserts import insert_edges, queue
+from stores.observations_schema import topics
 from stores.purge import slices
+from stores.raw_adoption import adopt
+from stores.raw_places import recount
 from stores.rows import memory_from, memory_values, select_memories, tag_values, version_values
-from stores.schema import edges, memories, tags, tokens, versions
+from stores.schema import edges, fact_keys, memories, tags, tokens, versions
+from stores.topics import topic_values
 from stores.words import ANALYZER
 from stores.writer import Transaction
 
@@ -37,12 +42,14 @@ class Arrival:
 
 @dataclass(slots=True)
 class Taken:
-    """What became of a batch: a fate or a refusal for each arrival, in order, and of the links that they
-    carried how many were set, and how many lead to what is not here."""
+    """What became of a batch: a fate or a refusal for each arrival, in order, and of the links and conflicts
+    that they carried how many were set, and how many lead to what is not here."""
 
     fates: list[Fate | BrainError]
     links: int = 0
     links_left_out: int = 0
+    conflicts: int = 0
+    conflicts_left_out: int = 0
 
 
 def take_in(act: Act, transaction: Transaction, arrivals: Sequence[Arrival]) -> Taken:
@@ -67,11 +74,15 @@ def take_in(act: Act, transaction: Transaction, arrivals: Sequence[Arrival]) -> 
     for arrival, fate in zip(arrivals, taken.fates, strict=True):
         if fate in ("added", "updated", "present"):
             for link in arrival.carried.links:
-                done = batch.link(Edge(link.from_id, link.type, link.to_id, link.weight))
-                taken.links += done is True
-                taken.links_left_out += done is None
+                made = batch.link(Edge(link.from_id, link.type, link.to_id, link.weight))
+                taken.links += made is True
+                taken.links_left_out += made is None
             for edge in lineage_edges(arrival.carried.memory):  # a file made by hand may not name them
                 taken.links += batch.link(edge) is True
+            done, left_out = take_disputes(act, transaction, arrival.carried.conflicts)
+            taken.conflicts += done
+            taken.conflicts_left_out += left_out
+    recount(transaction, batch.sessions)
     return taken
 
 
@@ -81,6 +92,7 @@ class _Batch:
     def __init__(self, act: Act, transaction: Transaction, arrivals: Sequence[Arrival]):
         self._act = act
         self._transaction = transaction
+        self.sessions: set[int] = set()  # of raw messages that were added
         transaction.flush()
         named = {arrival.carried.memory.memory_id: None for arrival in arrivals}
         links: list[Link | Edge] = [link for arrival in arrivals for link in arrival.carried.links]
@@ -134,7 +146,11 @@ class _Batch:
         memory = seated(transaction, carried.memory)
         memory = replace(memory, number=self._number(memory), gmt_created=carried.written or transaction.now)
         id = memory.memory_id
-        seqs = [self._act.event(transaction, memory.partition, id) for _ in carried.history]
+        written = {"content": memory.content}
+        seqs = [
+            self._act.event(transaction, memory.partition, id, changed=None if later else written)
+            for later in range(len(carried.history))
+        ]
         memory = replace(memory, seq=seqs[0])
         transaction.new_contents.add((*memory.partition, arrival.content_key))
         transaction.insert(memories, [memory_values(memory, arrival.content_key)])
@@ -146,12 +162,18 @@ class _Batch:
             transaction.insert(tags, tag_values(stood))
         terms = "\n".join(arrival.terms)
         transaction.insert(tokens, [{"memory_id": id, "analyzer": ANALYZER, "terms": terms}])
+        transaction.insert(topics, topic_values(memory))
+        transaction.insert(fact_keys, fact_values(memory))
+        asserted = assertion_edges(memory)
+        insert_edges(transaction, asserted, seqs[0])
         self._known[id] = memory
+        if memory.kind == "message" and (session := adopt(transaction, memory)) is not None:
+            self.sessions.add(session)
         if memory.hidden:  # what restores it has it embedded
             transaction.changes.append(Change(memory))
         else:
             queue(transaction, memory, "embed", seqs[-1])
-            transaction.changes.append(Change(memory, arrival.terms))
+            transaction.changes.append(Change(memory, arrival.terms, None, asserted))
         for old in replaced:
             state = replace(old.state, status="superseded", superseded_by=(id,))
             changed = self._act.change(transaction, old, state, ("status", "superseded_by"))
@@ -240,6 +262,8 @@ def _agree(link: Edge, start: Memory, end: Memory) -> bool:
     """Whether both are of one scope, there is still something to link, and their states say the same where
     they say it too."""
     if start.partition.scope != end.partition.scope or "purged" in (start.state.status, end.state.status):
+        return False
+    if link.type in ("conflicts_with", "asserts"):  # follow from the conflicts and the facts
         return False
     if link.type == "supersedes":
         return link.to_id in start.state.supersedes

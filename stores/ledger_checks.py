@@ -8,8 +8,10 @@ from sqlalchemy import ColumnElement, Connection, Select, Table, and_, exists, f
 from models.layers import HIDDEN
 from stores.findings import SHOWN, Finding
 from stores.schema import (
+    conflicts,
     edges,
     events,
+    fact_keys,
     memories,
     outbox,
     settings,
@@ -85,7 +87,7 @@ def history(connection: Connection) -> Iterator[Finding]:
 def orphans(connection: Connection) -> Iterator[Finding]:
     """Nothing is kept of a memory that is not there, or was purged."""
     for table, gone in ORPHANED.items():
-        subject = table.c.from_id if table is edges else table.c.memory_id
+        subject = next(table.c[name] for name in ("memory_id", "from_id", "a_id") if name in table.c)
         what = f"memories are gone, but rows of {table.name} are left of them"
         yield from _found("orphans", what, connection, select(subject).where(gone), "delete")
 
@@ -164,7 +166,7 @@ def _waits(memory_id: ColumnElement[Any]) -> ColumnElement[bool]:
     return exists().where(outbox.c.memory_id == memory_id, outbox.c.task == "embed")
 
 
-DERIVED = (tokens, vectors, token_vectors, outbox)
+DERIVED = (tokens, vectors, token_vectors, outbox, fact_keys)
 # What may be deleted, by table. A tombstone has a task as well: it has to leave Chroma.
 ORPHANED: dict[Table, ColumnElement[bool]] = {
     **{table: _gone(table.c.memory_id) for table in (tokens, vectors, token_vectors)},
@@ -172,7 +174,10 @@ ORPHANED: dict[Table, ColumnElement[bool]] = {
         _gone(tags.c.memory_id),
         not_(exists().where(versions.c.memory_id == tags.c.memory_id, versions.c.version == tags.c.version)),
     ),
-    edges: or_(_gone(edges.c.from_id), _gone(edges.c.to_id)),
+    # What a fact is about is no memory.
+    edges: or_(_gone(edges.c.from_id), and_(edges.c.type != "asserts", _gone(edges.c.to_id))),
+    fact_keys: _gone(fact_keys.c.memory_id),
+    conflicts: or_(_gone(conflicts.c.a_id), _gone(conflicts.c.b_id)),
     outbox: not_(exists().where(memories.c.memory_id == outbox.c.memory_id)),
 }
 WORDLESS = select(memories.c.memory_id).where(

@@ -5,10 +5,14 @@ from dataclasses import replace
 
 from sqlalchemy import select
 
+from models.authority import rank
+from models.confidence import DRAWN
 from models.errors import ConflictState, invalid
 from models.memory import Memory
 from stores.acts import Act, end_edges
+from stores.appraisal import alive, settle
 from stores.changes import Change, Edge
+from stores.dependents import MAX_FLAGGED, dependents, fell, flag
 from stores.inserts import insert_edges
 from stores.schema import edges
 from stores.writer import Transaction
@@ -17,10 +21,12 @@ MAX_EVIDENCE = 64  # as many as an add may name
 
 
 def link(act: Act, transaction: Transaction, edge: Edge) -> bool:
-    """Set a link. False when it was there. Raises MemoryNotFound, MemoryForgotten or InvalidArgument."""
+    """Set a link. False when it was there. Raises MemoryNotFound, MemoryForgotten, InvalidArgument, and what
+    `_check` raises."""
     source, target = _ends(act, transaction, edge)
     if _holds(transaction, edge):
         return False
+    _check(act, source, target, edge)
     if edge.type == "evidence_for":
         evidence = tuple(dict.fromkeys((*target.state.evidence_ids, source.memory_id)))
         if len(evidence) > MAX_EVIDENCE:
@@ -32,6 +38,9 @@ def link(act: Act, transaction: Transaction, edge: Edge) -> bool:
         insert_edges(transaction, (edge,), seq)
     for memory in _of_each_partition(target, source):
         transaction.changes.append(Change(memory, edges=(edge,)))
+    if edge.type == "evidence_for":
+        settle(act, transaction, [target])
+    _flag(act, transaction, source, target, edge)
     return True
 
 
@@ -41,6 +50,10 @@ def unlink(act: Act, transaction: Transaction, edge: Edge) -> bool:
     source, target = _ends(act, transaction, edge)
     if not _holds(transaction, edge):
         return False
+    if edge.type == "evidence_for":
+        act.caller.check_change(target.source_authority)
+    if edge.type == "derived_from":
+        act.caller.check_change(source.source_authority)
     if edge.type == "derived_from" and source.source_raw_memory_id == target.memory_id:
         raise ConflictState(f"Memory {source.memory_id} was written as derived from {target.memory_id}.")
     if edge.type == "evidence_for":
@@ -52,7 +65,36 @@ def unlink(act: Act, transaction: Transaction, edge: Edge) -> bool:
         end_edges(transaction, (edge,), seq)
     for memory in _of_each_partition(target, source):
         transaction.changes.append(Change(memory, unlinked=(edge,)))
+    if edge.type == "evidence_for":
+        settle(act, transaction, [target])
     return True
+
+
+def _check(act: Act, source: Memory, target: Memory, edge: Edge) -> None:
+    """What a memory rests on decides how far it is trusted. Raises AuthorityNotAllowed when that one is of an
+    authority beyond the caller's, ConflictState when it would stand above what it is derived from."""
+    if edge.type not in ("evidence_for", "derived_from"):
+        return
+    rests, on = (target, source) if edge.type == "evidence_for" else (source, target)
+    act.caller.check_change(rests.source_authority)
+    derived = edge.type == "derived_from" or rests.layer in DRAWN
+    if derived and rank(on.source_authority) < rank(rests.source_authority):
+        raise ConflictState(
+            f"Memory {rests.memory_id} is {rests.source_authority}, what it would be derived from "
+            f"{on.source_authority}: a derived memory has the lowest authority of its lineage. Write it anew."
+        )
+
+
+def _flag(act: Act, transaction: Transaction, source: Memory, target: Memory, edge: Edge) -> None:
+    """What rests on something that fell before is due for review at once, and what rests on that."""
+    if edge.type not in ("evidence_for", "derived_from"):
+        return
+    rests, on = (target, source) if edge.type == "evidence_for" else (source, target)
+    if fell(on):
+        transaction.flush()
+        above = dependents(transaction.connection, [rests], MAX_FLAGGED)
+        fresh = alive(transaction, [rests.memory_id, *(memory.memory_id for memory in above)])
+        flag(act, transaction, fresh, [on.memory_id])
 
 
 def _ends(act: Act, transaction: Transaction, edge: Edge) -> tuple[Memory, Memory]:

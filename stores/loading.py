@@ -1,16 +1,17 @@
 """A partition as the ledger has it, read in one snapshot."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, and_, or_, select
+from sqlalchemy import Connection, and_, func, or_, select
 
-from models.memory import Memory, State
 from models.scope import Partition
 from stores.changes import Edge
-from stores.rows import held, memory_from, plain_rows, select_memories, shown
+from stores.records import Records
+from stores.rows import held, plain_rows, select_of_one_partition, shown
 from stores.schema import edges, memories, tokens, vectors
 from stores.words import ANALYZER, analyze
 
@@ -18,10 +19,11 @@ from stores.words import ANALYZER, analyze
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredPartition:
     """A partition as one consistent snapshot of the ledger. Row i of every column is one memory, in the
-    order of `seq`; `vectors` (m, dimensions) float32 with `owners` (m,) int64: the row of each."""
+    order of `seq`; `terms` has the terms of each joined by newlines; `vectors` (m, dimensions) float32 with
+    `owners` (m,) int64: the row of each."""
 
-    memories: list[Memory]
-    terms: list[tuple[str, ...]]
+    memories: Records
+    terms: list[str]
     vectors: NDArray[np.float32]
     owners: NDArray[np.int64]
     edges: list[Edge]
@@ -33,9 +35,10 @@ def load_partition(
     """All that is resident of a partition, vectors of one fingerprint only; as it is, or as it was after
     event `at`. The connection is in a read transaction."""
     records, terms = _load_memories(connection, partition, at)
-    row_of = {memory.memory_id: row for row, memory in enumerate(records)}
-    owners, matrix = _load_vectors(connection, partition, fingerprint, row_of)
-    return StoredPartition(records, terms, matrix, owners, _load_edges(connection, partition, at))
+    owners, matrix = _load_vectors(connection, partition, fingerprint, records.column("seq"))
+    return StoredPartition(
+        records, terms, matrix, owners, _load_edges(connection, partition, records.column("memory_id"), at)
+    )
 
 
 def _of(partition: Partition) -> Any:
@@ -46,51 +49,60 @@ def _of(partition: Partition) -> Any:
     )
 
 
-def _load_memories(
-    connection: Connection, partition: Partition, at: int | None
-) -> tuple[list[Memory], list[tuple[str, ...]]]:
+def _load_memories(connection: Connection, partition: Partition, at: int | None) -> tuple[Records, list[str]]:
     """The records, and the terms of each. A row that an older analyzer wrote is analysed again here rather
     than matched by other rules."""
     analysed = (tokens.c.memory_id == memories.c.memory_id) & (tokens.c.analyzer == ANALYZER)
     query = (
-        select_memories(at)
+        select_of_one_partition(at)
         .add_columns(tokens.c.terms)
         .outerjoin(tokens, analysed)
         .where(_of(partition), shown(at))
         .order_by(memories.c.seq)
     )
-    states: dict[str, State] = {}
-    records: list[Memory] = []
-    terms: list[tuple[str, ...]] = []
-    for *row, stored in plain_rows(connection, query):
-        memory = memory_from(row, states)
-        records.append(memory)
+    rows = plain_rows(connection, query)
+    *columns, found = zip(*rows, strict=True) if rows else [()] * len(query.selected_columns)
+    records = Records.read(partition, columns)
+    terms = list(found)
+    for row, stored in enumerate(terms):
         if stored is None:
-            terms.append(analyze(memory.content, memory.actor))
-        else:
-            terms.append(tuple(stored.split("\n")) if stored else ())
+            terms[row] = "\n".join(analyze(records[row].content, records[row].actor))
     return records, terms
 
 
 def _load_vectors(
-    connection: Connection, partition: Partition, fingerprint: str | None, row_of: dict[str, int]
+    connection: Connection, partition: Partition, fingerprint: str | None, seqs: Sequence[int]
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """The row of each vector and the vectors, of the rows with these numbers of their events, ascending; the
+    chunks of a memory in order."""
     query = (
-        select(vectors.c.memory_id, vectors.c.vector)
+        select(memories.c.seq, vectors.c.chunk, vectors.c.vector)
         .join(memories, memories.c.memory_id == vectors.c.memory_id)
         .where(_of(partition), vectors.c.fingerprint == fingerprint)
-        .order_by(memories.c.seq, vectors.c.chunk)
+        .order_by(memories.c.seq)  # and chunk: but with that SQLite would sort the blobs
     )
-    found = [(row_of[id], blob) for id, blob in plain_rows(connection, query) if id in row_of]
-    owners = np.fromiter((row for row, _ in found), np.int64, len(found))
-    joined = np.frombuffer(b"".join(blob for _, blob in found), "<f4")
-    return owners, joined.reshape(len(found), -1) if found else joined.reshape(0, 0)
+    found = plain_rows(connection, query)
+    if not found or not seqs:
+        return np.empty(0, np.int64), np.empty((0, 0), np.float32)
+    of, chunks, blobs = (list(column) for column in zip(*found, strict=True))
+    written = np.array(seqs, np.int64)
+    owners = np.searchsorted(written, of).clip(max=len(written) - 1)
+    order = np.lexsort((chunks, of))
+    order = order[written[owners[order]] == np.array(of)[order]]  # without what is hidden
+    joined = np.frombuffer(b"".join([blobs[place] for place in order.tolist()]), "<f4")
+    return owners[order], joined.reshape(len(order), -1) if len(order) else joined.reshape(0, 0)
 
 
-def _load_edges(connection: Connection, partition: Partition, at: int | None) -> list[Edge]:
+def _load_edges(
+    connection: Connection, partition: Partition, ids: Sequence[str], at: int | None
+) -> list[Edge]:
     """Edges that hold, or held after event `at`, and touch a memory of the partition at either end."""
-    own = select(memories.c.memory_id).where(_of(partition))
-    query = select(edges.c.from_id, edges.c.type, edges.c.to_id, edges.c.weight).where(
-        held(edges, at), or_(edges.c.from_id.in_(own), edges.c.to_id.in_(own))
-    )
-    return [Edge(*row) for row in connection.execute(query)]
+    query = select(edges.c.from_id, edges.c.type, edges.c.to_id, edges.c.weight).where(held(edges, at))
+    some = select(edges.c.from_id).limit(len(ids) + 1).subquery()
+    if connection.execute(select(func.count()).select_from(some)).scalar_one() <= len(ids):
+        # So few in all are read faster than those of each memory are looked for.
+        own = set(ids)
+        return [Edge(*row) for row in plain_rows(connection, query) if row[0] in own or row[2] in own]
+    mine = select(memories.c.memory_id).where(_of(partition))
+    query = query.where(or_(edges.c.from_id.in_(mine), edges.c.to_id.in_(mine)))
+    return [Edge(*row) for row in plain_rows(connection, query)]

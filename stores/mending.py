@@ -1,19 +1,26 @@
 """How the doctor mends the ledger's derived rows. Each repair looks again inside its own write, so that it
-does what is needed then. No memory, version or event is ever touched."""
+does what is needed then. No memory, version or event is ever touched; a standing that was wrong is put right
+by a version more."""
 
 from collections.abc import Callable, Iterator, Sequence
 
 from sqlalchemy import delete, update
 
 from models.memory import Memory
-from stores.acts import end_edges
+from models.scope import Caller
+from stores.acts import Act, end_edges
+from stores.appraisal import reappraise
+from stores.changes import Edge
+from stores.expiry import SYSTEM
 from stores.findings import Repair
+from stores.insertion import assertion_edges, fact_values
 from stores.inserts import insert_edges, requeue
 from stores.ledger_checks import ORPHANED, WORDLESS, stored_fingerprint
 from stores.outbox import unpark
 from stores.record_checks import lineage, read_records
 from stores.rows import memory_from, select_memories, tag_values
-from stores.schema import edges, memories, outbox, tags, tokens, vectors
+from stores.schema import edges, fact_keys, memories, outbox, tags, tokens, vectors
+from stores.trust_checks import unlike_links
 from stores.vdb import shard_of
 from stores.words import ANALYZER, analyze
 from stores.writer import Transaction
@@ -55,6 +62,29 @@ def write_links(transaction: Transaction, _: Sequence[str]) -> None:
     end_edges(transaction, extra, transaction.next_seq())
 
 
+def write_facts(transaction: Transaction, ids: Sequence[str]) -> None:
+    for memory in _memories(transaction, ids):
+        transaction.execute(delete(fact_keys).where(fact_keys.c.memory_id == memory.memory_id))
+        asserted = (edges.c.from_id == memory.memory_id) & (edges.c.type == "asserts")
+        transaction.execute(delete(edges).where(asserted))
+        transaction.insert(fact_keys, fact_values(memory))
+        insert_edges(transaction, assertion_edges(memory), memory.seq)
+
+
+def write_conflicts(transaction: Transaction, _: Sequence[str]) -> None:
+    transaction.flush()
+    missing, extra = unlike_links(transaction.connection)
+    seq = transaction.next_seq()
+    end_edges(transaction, [Edge(a, "conflicts_with", b) for a, b in extra], seq)
+    insert_edges(transaction, [Edge(a, "conflicts_with", b) for a, b in missing], seq)
+
+
+def appraise_again(transaction: Transaction, ids: Sequence[str]) -> None:
+    for memory in _memories(transaction, ids):
+        system = Caller(memory.partition.scope, None, frozenset(), "doctor", SYSTEM)
+        reappraise(Act(system, "doctor", None), transaction, [memory.memory_id])
+
+
 def embed_again(transaction: Transaction, ids: Sequence[str]) -> None:
     fingerprint = stored_fingerprint(transaction.connection)
     for memory in _memories(transaction, ids):
@@ -87,6 +117,9 @@ MENDS: dict[Repair, Mend] = {
     "analyse": analyse,
     "tags": write_tags,
     "links": write_links,
+    "facts": write_facts,
+    "conflicts": write_conflicts,
+    "standings": appraise_again,
     "embed": embed_again,
     "index": index_again,
     "shard": move_tasks,

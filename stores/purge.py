@@ -6,16 +6,25 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
-from sqlalchemy import Connection, delete, or_, select, update
+from sqlalchemy import Connection, delete, or_, select, tuple_, update
 
 from models.memory import Memory, State
 from models.scope import Scope
+from stores import suppressions
 from stores.acts import Act
+from stores.appraisal import alive, reappraise, touching
 from stores.changes import Change, Edge
+from stores.dependents import flag
+from stores.history_schema import vacated
 from stores.inserts import queue
+from stores.observations_schema import accesses, topics
+from stores.raw_places import erase
 from stores.rows import memory_from, select_memories, version_values
 from stores.schema import (
+    conflicts,
     edges,
+    events,
+    fact_keys,
     idempotency,
     memories,
     outbox,
@@ -77,43 +86,13 @@ class Target:
         return [memory_from(row) for row in connection.execute(query.order_by(memories.c.seq))]
 
 
-def dependents(connection: Connection, purged: Sequence[Memory], *, transitively: bool) -> list[Memory]:
-    """What was derived from these memories or rests on them as evidence."""
-    seen = {memory.memory_id for memory in purged}
-    found: list[Memory] = []
-    front = list(purged)
-    while front:
-        front = [
-            memory
-            for memory in _resting_on(connection, [memory.memory_id for memory in front])
-            if memory.memory_id not in seen
-        ]
-        seen |= {memory.memory_id for memory in front}
-        found += front
-        if not transitively:
-            break
-    return found
-
-
-def _resting_on(connection: Connection, ids: list[str]) -> Iterator[Memory]:
-    for some in slices(ids):
-        derived = select(edges.c.from_id).where(edges.c.type == "derived_from", edges.c.to_id.in_(some))
-        proved = select(edges.c.to_id).where(edges.c.type == "evidence_for", edges.c.from_id.in_(some))
-        own = or_(
-            memories.c.memory_id.in_(derived.where(edges.c.to_seq.is_(None))),
-            memories.c.memory_id.in_(proved.where(edges.c.to_seq.is_(None))),
-        )
-        for row in connection.execute(select_memories().where(own, versions.c.status != "purged")):
-            yield memory_from(row)
-
-
 def purge(act: Act, transaction: Transaction, doomed: Sequence[Memory], review: Sequence[Memory]) -> None:
     """Turn memories into tombstones. What rests on them without going too is due for review."""
     gone = {memory.memory_id: memory for memory in doomed}
+    heard = (memory for memory in doomed if memory.facts or memory.state.standing.conflicts)
+    near = [id for memory in heard for id in touching(transaction, memory)]
     _bridge(act, transaction, gone)
-    for memory in _alive(transaction, [memory.memory_id for memory in review]):
-        due = replace(memory.state.provenance, review_due_at=transaction.now)
-        act.change(transaction, memory, replace(memory.state, provenance=due), ("review_due_at",))
+    flag(act, transaction, alive(transaction, [memory.memory_id for memory in review]), list(gone))
     _part(transaction, gone)
     transaction.flush()
     for some in slices(doomed):
@@ -121,20 +100,16 @@ def purge(act: Act, transaction: Transaction, doomed: Sequence[Memory], review: 
         for memory in some:
             _bury(act, transaction, memory)
     _forget_requests(transaction, act.caller.scope, set(gone))
-
-
-def _alive(transaction: Transaction, ids: Sequence[str]) -> Iterator[Memory]:
-    """Memories as this write sees them, whoever's they are; tombstones left out."""
-    for some in slices(ids):
-        query = select_memories().where(memories.c.memory_id.in_(some), versions.c.status != "purged")
-        yield from [memory_from(row) for row in transaction.execute(query)]
+    suppressions.forget(transaction, doomed)
+    near += [memory.memory_id for memory in review]
+    reappraise(act, transaction, [id for id in near if id not in gone])
 
 
 def _bridge(act: Act, transaction: Transaction, gone: dict[str, Memory]) -> None:
     """Close the chains over memories that go. A predecessor stays superseded: by the next successor that is
     left, or by a name when none is."""
     ends = {id for memory in gone.values() for id in (*memory.state.supersedes, *memory.state.superseded_by)}
-    for memory in _alive(transaction, sorted(ends - gone.keys())):
+    for memory in alive(transaction, sorted(ends - gone.keys())):
         state = memory.state
         older = _across(gone, state.supersedes, "supersedes")
         newer = _across(gone, state.superseded_by, "superseded_by") or state.superseded_by
@@ -168,12 +143,25 @@ def _part(transaction: Transaction, gone: dict[str, Memory]) -> None:
             edge = Edge(*tuple(row))
             for id in {edge.from_id, edge.to_id} - gone.keys():
                 ended.setdefault(id, []).append(edge)
-    for memory in _alive(transaction, sorted(ended)):
+    for memory in alive(transaction, sorted(ended)):
         transaction.changes.append(Change(memory, unlinked=tuple(ended[memory.memory_id])))
 
 
+def _unseal(transaction: Transaction, ids: Sequence[str]) -> None:
+    """Destroy the reasons and salts of their events, so that the digests tell nothing any more; and a reason
+    that an act gave for other memories too, which may repeat the text."""
+    act = events.c.at, events.c.request_id  # the events of one act have both in common
+    shared = select(*act).where(events.c.memory_id.in_(ids), events.c.reason.is_not(None))
+    same_reason = events.c.reason.is_not(None) & tuple_(*act).in_(shared)
+    for those in (same_reason, events.c.memory_id.in_(ids)):
+        transaction.execute(update(events).where(those).values(reason=None, salt=None))
+
+
 def _erase(transaction: Transaction, ids: Sequence[str]) -> None:
-    for table in (tokens, vectors, token_vectors, tags, outbox):
+    _unseal(transaction, ids)
+    erase(transaction, ids)
+    transaction.execute(delete(conflicts).where(or_(conflicts.c.a_id.in_(ids), conflicts.c.b_id.in_(ids))))
+    for table in (tokens, vectors, token_vectors, tags, outbox, fact_keys, vacated, topics, accesses):
         transaction.execute(delete(table).where(table.c.memory_id.in_(ids)))
     transaction.execute(delete(edges).where(or_(edges.c.from_id.in_(ids), edges.c.to_id.in_(ids))))
     transaction.execute(delete(versions).where(versions.c.memory_id.in_(ids)))

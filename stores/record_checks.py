@@ -7,10 +7,13 @@ from typing import Any, NamedTuple, cast
 
 from sqlalchemy import Connection, select
 
+from models.authority import Authority
+from models.confidence import confidence_of
 from models.draft import content_key
 from models.layers import KINDS, LAYERS, STATUSES, Status
 from models.links import EdgeType
 from models.memory import Memory
+from models.standing import Standing
 from stores.changes import Edge
 from stores.findings import Finding
 from stores.rows import memory_from, select_memories
@@ -29,6 +32,11 @@ class Known(NamedTuple):
     evidence_ids: tuple[str, ...]
     raw: str | None
     tags: tuple[str, ...]
+    authority: Authority
+    facts: frozenset[tuple[str, str, bool]]  # key, object's key, single-valued
+    entities: frozenset[str]
+    standing: Standing
+    sure: bool  # its confidence is what follows from its standing
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +83,20 @@ def _fault(memory: Memory, status: str, key: str) -> str | None:
 
 def _known(memory: Memory) -> Known:
     state = memory.state
-    raw = memory.source_raw_memory_id
     return Known(
-        state.status, memory.seq, state.supersedes, state.superseded_by, state.evidence_ids, raw, state.tags
+        state.status,
+        memory.seq,
+        state.supersedes,
+        state.superseded_by,
+        state.evidence_ids,
+        memory.source_raw_memory_id,
+        state.tags,
+        memory.source_authority,
+        frozenset((fact.key, fact.object_key, fact.single_valued) for fact in memory.facts),
+        frozenset(entity for fact in memory.facts for entity in fact.entities),
+        state.standing,
+        # What no rule of trust has touched may be older than the formula.
+        state.standing == Standing() or state.confidence == confidence_of(memory).value,
     )
 
 

@@ -4,27 +4,24 @@ Row numbers are given once and never move. Only the event loop changes a partiti
 `Snapshot`, which later changes don't touch.
 """
 
-from array import array
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from models.authority import AUTHORITIES
-from models.layers import KINDS, LAYERS, STATUSES
 from models.memory import Memory, State
 from models.scope import Partition
-from stores.changes import Change
+from stores.changes import Change, Edge
+from stores.columns import NO_ROW, NO_STATUS, Columns
 from stores.graph import MemoryGraph
 from stores.loading import StoredPartition
+from stores.records import CurrentRows
 from stores.words import WordIndex
 
 ROW_BYTES = 2_200  # a record, its node, its edges and its place in the maps, measured on 100,000 messages
 PARTITION_BYTES = 20_000  # an empty one: it must count, or names that hold nothing would never leave
-NO_ROW = -1
-NO_TIME = -(2**63)
-NO_STATUS = 255  # the code of a row that was taken out
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,11 +32,13 @@ class Snapshot:
     words; `previous` (n,) int64, the row of the turn before a message or -1; codes (n,) uint8 are places in
     STATUSES, LAYERS, KINDS and AUTHORITIES; `sessions` and `speakers` (n,) int64 are numbers of the session
     and places in `actors`, -1 for none; `times`, `created`, `valid_from` and `valid_until` (n,) int64 epoch
-    ms, NO_TIME for none; `confidences` (n,) float32; `lots` (n,) int64 a number that depends on the id alone;
-    `postings` has (k, 2) rows and counts for each term asked for.
+    ms, NO_TIME for none, and so `reviews`, when each is due for review; `sensitive`, `pinned` and
+    `consolidated` (n,) 0 or 1; `confidences` (n,) float32; `lots` (n,) int64 a number that depends on the id
+    alone; `postings` has (k, 2) rows and counts for each term asked for; `conflicts` for a memory in open
+    conflicts the ids of the other sides.
     """
 
-    rows: list[Memory]
+    rows: Sequence[Memory]
     vectors: NDArray[np.float32]
     owners: NDArray[np.int64]
     lengths: NDArray[np.float32]
@@ -57,7 +56,12 @@ class Snapshot:
     valid_until: NDArray[np.int64]
     lots: NDArray[np.int64]
     confidences: NDArray[np.float32]
+    sensitive: NDArray[np.uint8]
+    pinned: NDArray[np.uint8]
+    consolidated: NDArray[np.uint8]
+    reviews: NDArray[np.int64]
     postings: dict[str, NDArray[np.uint32]]
+    conflicts: Mapping[str, Collection[str]] = field(default_factory=dict)
 
 
 class Matrix:
@@ -95,26 +99,25 @@ class ResidentPartition:
 
     def __init__(self, key: Partition, stored: StoredPartition):
         self.key = key
-        self.graph = MemoryGraph()
-        self.actors: dict[str, int] = {}
-        self._rows: list[Memory] = []
-        self._row_of: dict[str, int] = {}
+        column = stored.memories.column
+        ids = column("memory_id")
+        self.actors: dict[str, int] = dict(Counter(actor for actor in column("actor") if actor is not None))
+        self._rows = CurrentRows(stored.memories)
+        self._row_of: dict[str, int] = dict(zip(ids, range(len(ids)), strict=True))
+        self._columns = Columns(stored.memories)
         self._words = WordIndex.of(stored.terms)
-        self._previous = array("q")
-        self._statuses, self._layers, self._kinds = bytearray(), bytearray(), bytearray()
-        self._authorities, self._confidences = bytearray(), array("f")
-        self._sessions, self._speakers, self._times = array("q"), array("q"), array("q")
-        self._created, self._valid_from, self._valid_until = array("q"), array("q"), array("q")
-        self._lots = array("q")
-        self._session_numbers: dict[str, int] = {}
-        self._speaker_numbers: dict[str, int] = {}
         self._matrix = Matrix(stored.vectors, stored.owners)
         self._with_vectors = set(stored.owners.tolist())
-        self._text_bytes = 0
-        for memory in stored.memories:
-            self._append(memory)
+        self._text_bytes = sum(map(len, column("content")))
+        self._text_bytes += sum(len(state.custom) for state in column("state"))
+        self.graph = MemoryGraph(self._memory)
+        kinds = column("kind")
+        for before, after in self.graph.fill(ids, column("session_key"), column("session_position")):
+            if kinds[self._row_of[after]] == "message":
+                self._follow(self._row_of[after], before)
+        self._conflicts: dict[str, frozenset[str]] = {}  # never changed in place: snapshots have it
         for edge in stored.edges:
-            self.graph.link(edge)
+            self._link(edge)
 
     def __len__(self) -> int:
         return len(self._row_of)
@@ -154,92 +157,87 @@ class ResidentPartition:
             row = self._append(memory)
             self._words.append(change.terms)
         elif memory.version > self._rows[row].version:
-            self._rows[row] = memory
-            self._statuses[row] = STATUSES.index(memory.state.status)
-            self._confidences[row] = memory.state.confidence
-            self._valid_from[row] = _time(memory.state.valid_from)
-            self._valid_until[row] = _time(memory.state.valid_until)
-            self.graph.put(memory)
+            if _context(memory) != _context(self._rows[row]):
+                return False  # its place among the turns, or its time, was set anew
+            self._rows.replace(row, memory)
+            self._columns.put_state(row, memory.state)
         if change.vectors is not None and row not in self._with_vectors:
             self._matrix.append(row, change.vectors)
             self._with_vectors.add(row)
         for edge in change.edges:
-            self.graph.link(edge)
+            self._link(edge)
         for edge in change.unlinked:
-            self.graph.unlink(edge.from_id, edge.type, edge.to_id)
+            self._unlink(edge)
         return True
 
     def snapshot(self, terms: Sequence[str]) -> Snapshot:
-        """What a search over these terms needs; microseconds for a thousand rows."""
+        """What a search over these terms needs; microseconds."""
         vectors, owners = self._matrix.view()
         return Snapshot(
             rows=self._rows.copy(),
             vectors=vectors,
             owners=owners,
             lengths=self._words.lengths(),
-            previous=np.array(self._previous, np.int64),
-            statuses=np.array(self._statuses, np.uint8),
-            layers=np.frombuffer(bytes(self._layers), np.uint8),
-            kinds=np.frombuffer(bytes(self._kinds), np.uint8),
-            authorities=np.frombuffer(bytes(self._authorities), np.uint8),
-            sessions=np.array(self._sessions, np.int64),
-            speakers=np.array(self._speakers, np.int64),
-            actors=tuple(self._speaker_numbers),
-            times=np.array(self._times, np.int64),
-            created=np.array(self._created, np.int64),
-            valid_from=np.array(self._valid_from, np.int64),
-            valid_until=np.array(self._valid_until, np.int64),
-            lots=np.array(self._lots, np.int64),
-            confidences=np.array(self._confidences, np.float32),
+            actors=tuple(self._columns.speaker_numbers),
             postings={term: self._words.postings(term) for term in terms},
+            conflicts=self._conflicts,
+            **self._columns.view(),
         )
+
+    def _link(self, edge: Edge) -> None:
+        self.graph.link(edge)
+        if edge.type == "conflicts_with":
+            for one, other in ((edge.from_id, edge.to_id), (edge.to_id, edge.from_id)):
+                others = self._conflicts.get(one, frozenset()) | {other}
+                self._conflicts = {**self._conflicts, one: others}
+
+    def _unlink(self, edge: Edge) -> None:
+        self.graph.unlink(edge.from_id, edge.type, edge.to_id)
+        if edge.type == "conflicts_with":
+            for one, other in ((edge.from_id, edge.to_id), (edge.to_id, edge.from_id)):
+                others = self._conflicts.get(one, frozenset()) - {other}
+                rest = {id: known for id, known in self._conflicts.items() if id != one}
+                self._conflicts = {**rest, one: others} if others else rest
+
+    def _memory(self, memory_id: str) -> Memory | None:
+        row = self._row_of.get(memory_id)
+        return None if row is None else self._rows[row]
 
     def _append(self, memory: Memory) -> int:
         row = len(self._rows)
         self._rows.append(memory)
         self._row_of[memory.memory_id] = row
-        self._statuses.append(STATUSES.index(memory.state.status))
-        self._layers.append(LAYERS.index(memory.layer))
-        self._kinds.append(KINDS.index(memory.kind))
-        self._authorities.append(AUTHORITIES.index(memory.source_authority))
-        self._confidences.append(memory.state.confidence)
-        self._sessions.append(_number(self._session_numbers, memory.session_key))
-        self._speakers.append(_number(self._speaker_numbers, memory.actor))
-        self._times.append(_time(memory.memory_at))
-        self._created.append(memory.gmt_created)
-        self._valid_from.append(_time(memory.state.valid_from))
-        self._valid_until.append(_time(memory.state.valid_until))
-        self._lots.append(int(memory.memory_id[-12:], 16))  # the random part of the id
+        self._columns.append(memory)
         self._text_bytes += len(memory.content) + len(memory.state.custom)
         if memory.actor is not None:
             self.actors[memory.actor] = self.actors.get(memory.actor, 0) + 1
-        self.graph.put(memory)
         before, after = self.graph.seat(memory)
-        self._previous.append(self._row_of[before] if before and memory.kind == "message" else NO_ROW)
+        if memory.kind == "message":
+            self._follow(row, before)
         if after and self._rows[self._row_of[after]].kind == "message":
-            self._previous[self._row_of[after]] = row
+            self._follow(self._row_of[after], memory.memory_id)
         return row
+
+    def _follow(self, row: int, before: str | None) -> None:
+        """Note which turn comes before a message."""
+        self._columns.put(row, "previous", self._row_of[before] if before else NO_ROW)
 
     def _drop(self, row: int) -> None:
         """Empty a row. Its number stays taken; a code that no filter can ask for keeps it out."""
         memory = self._rows[row]
         before, after = self.graph.neighbours(memory)
         if after and self._rows[self._row_of[after]].kind == "message":
-            self._previous[self._row_of[after]] = self._row_of[before] if before else NO_ROW
-        self._rows[row] = replace(memory, content="", details=None, state=State(status="forgotten"))
-        self._statuses[row] = NO_STATUS
+            self._follow(self._row_of[after], before)
+        self._rows.replace(row, replace(memory, content="", details=None, state=State(status="forgotten")))
+        self._columns.put(row, "statuses", NO_STATUS)
         if memory.actor is not None:
             self.actors[memory.actor] -= 1
             if not self.actors[memory.actor]:
                 del self.actors[memory.actor]
-        self.graph.drop(memory.memory_id)
+        self.graph.drop(memory)
         del self._row_of[memory.memory_id]
 
 
-def _number(numbers: dict[str, int], name: str | None) -> int:
-    """The number of a name, a new one if it has none; -1 for no name."""
-    return NO_ROW if name is None else numbers.setdefault(name, len(numbers))
-
-
-def _time(at: int | None) -> int:
-    return NO_TIME if at is None else at
+def _context(memory: Memory) -> tuple[str | None, int | None, int | None]:
+    """What the history view may set anew of a record that is fixed otherwise, as far as it is held twice."""
+    return memory.session_key, memory.session_position, memory.memory_at

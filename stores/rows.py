@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 import orjson
-from sqlalchemy import ColumnElement, Connection, Select, Table, Text, select, type_coerce
+from sqlalchemy import ColumnElement, CompoundSelect, Connection, Select, Table, Text, select, type_coerce
 
 from models.layers import HIDDEN
 from models.memory import Memory, State
@@ -40,13 +40,18 @@ _PLAIN = (
     "origin_id",
     "source_raw_memory_id",
 )
-_COLUMNS = (memories.c.product, memories.c.agent, memories.c.user, *(memories.c[name] for name in _PLAIN))
+PLACE = ("product", "agent", "user")  # of the partition
+NAMES = (*PLACE, *_PLAIN, "details", "version", "state")
+"""Of the columns of `select_memories`."""
+_COLUMNS = tuple(memories.c[name] for name in _PLAIN)
 
 _DETAILS = type_coerce(memories.c.details, Text)
-_STATE = type_coerce(versions.c.state, Text)  # `memory_from` parses it, or knows an equal one
+_STATE = type_coerce(versions.c.state, Text)  # parsed by us: equal ones are one object in memory
 
 
-def plain_rows(connection: Connection, query: Select[Any], values: Values | None = None) -> Sequence[Any]:
+def plain_rows(
+    connection: Connection, query: Select[Any] | CompoundSelect[Any], values: Values | None = None
+) -> Sequence[Any]:
     """The rows as plain tuples: SQLAlchemy's own take a third of the time of a load."""
     cursor = connection.execute(query, values).cursor
     assert cursor is not None
@@ -56,7 +61,16 @@ def plain_rows(connection: Connection, query: Select[Any], values: Values | None
 def select_memories(at: int | None = None) -> Select[Any]:
     """Memories joined with their current version, or that which held after event `at`; the caller adds its
     own conditions."""
-    return select(*_COLUMNS, _DETAILS, versions.c.version, _STATE).join(
+    return _select(at, *(memories.c[name] for name in PLACE))
+
+
+def select_of_one_partition(at: int | None = None) -> Select[Any]:
+    """The same without the columns of the partition."""
+    return _select(at)
+
+
+def _select(at: int | None, *place: ColumnElement[Any]) -> Select[Any]:
+    return select(*place, *_COLUMNS, _DETAILS, versions.c.version, _STATE).join(
         versions, (versions.c.memory_id == memories.c.memory_id) & holding(at)
     )
 
@@ -84,8 +98,14 @@ def shown(at: int | None) -> ColumnElement[bool]:
     return allowed & ~select(now.c.version).where(hidden, now.c.status.in_(HIDDEN)).exists()
 
 
-def memory_from(row: Iterable[Any], states: dict[str, State] | None = None) -> Memory:
-    """A record from a row of `select_memories`. Those made with one dict of `states` share equal ones."""
+def memory_from(row: Iterable[Any]) -> Memory:
+    """A record from a row of `select_memories`."""
+    *values, state = row
+    return memory_of([*values, State.from_row(orjson.loads(state))])
+
+
+def memory_of(row: Iterable[Any]) -> Memory:
+    """The same from a row whose state is one already."""
     product, agent, user, memory_id, kind, layer, content, authority, *plain, details, version, state = row
     fields: tuple[Any, ...] = (
         memory_id,
@@ -98,16 +118,9 @@ def memory_from(row: Iterable[Any], states: dict[str, State] | None = None) -> M
         *plain,
         details and details_from(kind, orjson.loads(details)),
         version,
-        _state(state, {} if states is None else states),
+        state,
     )
     return Memory(*fields)
-
-
-def _state(text: str, known: dict[str, State]) -> State:
-    state = known.get(text)
-    if state is None:
-        state = known[text] = State.from_row(orjson.loads(text))
-    return state
 
 
 def memory_values(memory: Memory, content_key: str) -> Values:

@@ -33,7 +33,8 @@ settings = Table(
     Column("value", Text, nullable=False),
 )
 
-# Every write, in order. Never any text: ids, the action and the names of the fields that it touched.
+# Every write and every refusal, in order. Of what changed it has the names and a salted digest, never the
+# text. A `reason` is the caller's own text and goes, with the salt, when the memory is purged.
 events = Table(
     "events",
     metadata,
@@ -47,8 +48,21 @@ events = Table(
     Column("key_id", String),
     Column("request_id", String),
     Column("fields", JSON, nullable=False),
+    Column("refused", String),  # the code of the refusal; null when it was done
+    Column("reason", Text),
+    Column("salt", LargeBinary),
+    Column("digest", LargeBinary),  # of salt, reason and what the changed fields hold now
     Index("events_by_memory", "memory_id"),
     Index("events_by_time", "at"),
+)
+
+# The audit chain: the hash of each event covers that of the event before. Reasons and salts stand outside it,
+# so that it still verifies after a purge.
+chain = Table(
+    "chain",
+    metadata,
+    Column("seq", Big, ForeignKey("events.seq"), primary_key=True, autoincrement=False),
+    Column("hash", LargeBinary, nullable=False),
 )
 
 # Who may call. The secret is shown once and kept as its digest only.
@@ -142,6 +156,45 @@ edges = Table(
     Column("to_seq", Big),
     Column("weight", Float, nullable=False),
     Index("edges_by_target", "to_id"),
+)
+
+# What a memory asserts, for the rules: the same subject and predicate give the same key. Digests, no text;
+# the facts themselves stand in the memory's details.
+fact_keys = Table(
+    "fact_keys",
+    metadata,
+    Column("memory_id", String, ForeignKey("memories.memory_id"), primary_key=True),
+    Column("place", Integer, primary_key=True),
+    Column("product", String, nullable=False),
+    Column("agent", String, nullable=False),
+    Column("user", String, nullable=False),
+    Column("key", String, nullable=False),
+    Column("object_key", String, nullable=False),
+    Column("single_valued", Boolean, nullable=False),
+    Index("fact_keys_by_key", "product", "agent", "user", "key"),
+)
+
+# Two memories of one partition that contradict each other. Open while it has no `resolved_at`. `rule` names
+# what opened it; the reasons are the callers' own texts. Times: epoch ms.
+conflicts = Table(
+    "conflicts",
+    metadata,
+    Column("conflict_id", String, primary_key=True),
+    Column("product", String, nullable=False),
+    Column("agent", String, nullable=False),
+    Column("user", String, nullable=False),
+    Column("a_id", String, ForeignKey("memories.memory_id"), nullable=False),
+    Column("b_id", String, ForeignKey("memories.memory_id"), nullable=False),
+    Column("rule", String, nullable=False),
+    Column("reason", Text),
+    Column("seq", Big, nullable=False),
+    Column("opened_at", Big, nullable=False),
+    Column("resolved_at", Big),
+    Column("adopted", String),  # the id of the side that is current since; null when neither was chosen
+    Column("resolution", Text),
+    Index("conflicts_by_partition", "product", "agent", "user", "seq"),
+    Index("conflicts_by_first", "a_id"),
+    Index("conflicts_by_second", "b_id"),
 )
 
 # The words of a memory as the index takes them, kept so that a cold partition loads without analysing.

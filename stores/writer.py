@@ -4,8 +4,9 @@ so that many waiting writes share one fsync (group commit) and a refused one und
 import functools
 import itertools
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any, Protocol
@@ -16,6 +17,7 @@ from sqlalchemy.exc import DataError, IntegrityError, InterfaceError, Programmin
 
 from models.errors import BrainError, StoreUnavailable
 from models.scope import Partition
+from stores import audit
 from stores.changes import Change
 from stores.schema import events, metadata, settings
 
@@ -49,6 +51,8 @@ class Transaction:
     new_contents: set[tuple[str, str, str, str]] = field(default_factory=set)  # partition and content key
     seats: dict[tuple[str, str, str, str], set[int]] = field(default_factory=dict)  # positions by session
     pending: dict[Table, list[dict[str, Any]]] = field(default_factory=dict)
+    events: list[dict[str, Any]] = field(default_factory=list)  # that the write recorded, for the audit chain
+    shedding: bool = False  # whether `events` and `changes` leave some out
     _counting: tuple[str | None] | None = None
 
     def counts(self, fingerprint: str | None) -> bool:
@@ -70,6 +74,15 @@ class Transaction:
                 if rows := pending.get(table):
                     self.connection.execute(_insert_into(table), rows)
 
+    def shed(self) -> None:
+        """Write what is collected and let go of it, in a write too large for memory: partitions load anew."""
+        self.flush()
+        self.shedding = True
+        self.new_contents.clear()
+        self.events.clear()
+        last = {change.memory.partition: change.memory for change in self.changes}
+        self.changes[:] = [Change(memory) for memory in last.values()]  # without words: it says too little
+
     def execute(self, statement: Executable, values: dict[str, Any] | None = None) -> CursorResult[Any]:
         """Run a statement that sees everything inserted so far."""
         self.flush()
@@ -88,10 +101,15 @@ class Transaction:
         key_id: str | None,
         request_id: str,
         fields: tuple[str, ...] = (),
+        reason: str | None = None,
+        refused: str | None = None,
+        changed: Mapping[str, Any] | None = None,
     ) -> int:
-        """Record that something happened, without its text. Returns the event's `seq`."""
+        """Record that something happened, or was `refused`, with the code of that. Of what the `changed`
+        fields hold since (JSON-ready), only a salted digest is kept. Returns the event's `seq`."""
         seq = self.next_seq()
         product, agent, user = partition
+        salt, digest = audit.sealed(reason, changed)
         row = {
             "seq": seq,
             "at": self.now,
@@ -103,9 +121,30 @@ class Transaction:
             "key_id": key_id,
             "request_id": request_id,
             "fields": list(fields),
+            "refused": refused,
+            "reason": reason,
+            "salt": salt,
+            "digest": digest,
         }
         self.insert(events, [row])
+        self.events.append(row)
         return seq
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """A part of the write that a refusal undoes alone. The refusal goes up."""
+        self.flush()
+        changes, recorded = len(self.changes), len(self.events)
+        try:
+            with self.connection.begin_nested():
+                yield
+                self.flush()
+        except BrainError:
+            self.pending.clear()
+            self.seats.clear()  # what was seated before is in the database by now
+            del self.changes[changes:]
+            del self.events[recorded:]
+            raise
 
 
 Write = Callable[[Transaction], Any]
@@ -125,6 +164,8 @@ class Committed:
     future: "Future[Any]"
     value: Any
     changes: list[Change]
+    events: list[dict[str, Any]] = field(default_factory=list)
+    shedding: bool = False
 
 
 class Writer:
@@ -140,12 +181,13 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="ledger-writer", daemon=True)
         self._now = 0
         self._next_seq: Callable[[], int] = itertools.count(1).__next__
+        self._head = audit.Head()
 
     def start(self) -> None:
-        with self._engine.connect() as connection:
-            last = connection.execute(select(func.max(events.c.seq), func.max(events.c.at))).one()
-        self._next_seq = itertools.count((last[0] or 0) + 1).__next__
-        self._now = last[1] or 0
+        with self._engine.begin() as connection:
+            self._head = audit.take_up(connection)
+            self._next_seq = itertools.count(audit.last_seq(connection) + 1).__next__
+            self._now = connection.scalar(select(func.max(events.c.at))) or 0
         self._thread.start()
 
     def submit(self, write: Write) -> "Future[Any]":
@@ -203,6 +245,10 @@ class Writer:
                     if future.set_running_or_notify_cancel():
                         done = self._attempt(connection, write, future)
                         committed += [done] if done else []
+                recorded = [event for done in committed for event in done.events]
+                shedding = any(done.shedding for done in committed)
+                head = audit.append_stored(connection, self._head) if shedding else self._head
+                head = audit.append(connection, head, recorded) if recorded and not shedding else head
         except Exception as error:
             if not isinstance(error, SQLAlchemyError):
                 log.exception("a group of writes failed")
@@ -211,6 +257,7 @@ class Writer:
                 StoreUnavailable(f"The ledger refused the write: {_cause(error)}", retry_after=1),
             )
             return
+        self._head = head
         try:
             self._publish(committed)
         except RuntimeError:  # the event loop is gone: what is on disk is done all the same
@@ -233,7 +280,7 @@ class Writer:
         except Exception as bug:  # noqa: BLE001 - a bug in one write must neither end the thread nor the group
             future.set_exception(bug)
             return None
-        return Committed(future, value, transaction.changes)
+        return Committed(future, value, transaction.changes, transaction.events, transaction.shedding)
 
 
 def _refuse(futures: list["Future[Any]"], refusal: StoreUnavailable) -> None:

@@ -10,6 +10,7 @@ from sqlalchemy import select
 from models.memory import Memory, State
 from models.scope import Partition, Scope
 from service.brain import Brain
+from stores.audit_checks import audit
 from stores.loading import StoredPartition
 from stores.resident import ResidentPartition
 from stores.schema import memories, outbox
@@ -18,9 +19,12 @@ from stores.vdb_rows import record_from
 
 
 async def check(brain: Brain) -> None:
-    """Compare everything in the ledger with memory, as it is and as it would be loaded, and with Chroma.
+    """Compare everything in the ledger with memory, as it is and as it would be loaded, and with Chroma; and
+    verify the audit log.
     What still waits in the outbox may be missing or older there, and nothing else may. The brain must be at
     rest: no write under way, no embedding either."""
+    with brain.ledger.snapshot() as connection:
+        assert list(audit(connection)) == []
     ids, behind = _in_ledger(brain)
     found = {memory_id: brain.ledger.find(memory_id) for memory_id in ids}
     _check_chains([memory for memory in found.values() if memory is not None])
@@ -76,7 +80,7 @@ def _described(
 ) -> dict[str, Any]:
     """Everything that a search or a walk would see of each memory, whatever the numbers of the rows. A walk
     passes by what is hidden, so a link to it may be there or not."""
-    terms = sorted({term for each in stored.terms for term in each})
+    terms = sorted({term for each in stored.terms for term in each.split("\n")})
     snapshot = resident.snapshot(terms)
     alive = set(resident.memory_ids())
     words: dict[int, dict[str, int]] = {}
@@ -101,7 +105,8 @@ def _described(
                 Counter(
                     edge
                     for edge in resident.graph.edges(memory.memory_id)
-                    if edge.type == "in_session" or {edge.from_id, edge.to_id} <= visible.keys()
+                    if edge.type in ("in_session", "asserts")
+                    or {edge.from_id, edge.to_id} <= visible.keys()
                 ),
             )
     assert len(described) == len(alive)

@@ -20,6 +20,7 @@ from service.recall import Plan, QueryMeaning, Result
 from service.trust import RECIPES
 from service.weights import Weights
 from stores.loading import StoredPartition
+from stores.records import Records
 from stores.resident import ResidentPartition
 from stores.words import analyze
 from tests.hash_encoder import HashEncoder
@@ -77,9 +78,9 @@ def hold(
     for row, encoding in zip(owners, encodings, strict=True):
         pieces.setdefault(memories[row].memory_id, []).append(pack(encoding))
     analysed = terms or [analyze(one.content, one.actor) for one in memories]
-    return Held(
-        ResidentPartition(HOME, StoredPartition(list(memories), list(analysed), matrix, owners, [])), pieces
-    )
+    joined = ["\n".join(of_one) for of_one in analysed]
+    stored = StoredPartition(Records.of(memories), joined, matrix, owners, [])
+    return Held(ResidentPartition(HOME, stored), pieces)
 
 
 def meaning_of(query: str, encoder: Encoder = HASH) -> QueryMeaning:

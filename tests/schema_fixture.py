@@ -47,7 +47,35 @@ def change_memories(api: Api, results: list[Any]) -> list[str]:
     succeeded(api.request("DELETE", f"{path}/{archived}", params={"mode": "archive"}))
     succeeded(api.request("PUT", f"/brain/links/{ids[0]}/explains/{ids[1]}"))
     succeeded(api.post("/brain/purge", {"memory_id": purged, "wait": True}))
-    return ids
+    return ids + (contradict(api) if "brain_conflicts" in BY_NAME else [])
+
+
+def contradict(api: Api) -> list[str]:
+    """Facts that agree, replace each other and contradict each other, one conflict that is open and one that
+    is resolved, feedback, and what rests on what fell. The ids."""
+
+    def state(question: str, answer: str, **fields: Any) -> tuple[str, list[str]]:
+        fact = {"subject": "ferry", "predicate": question, "object": answer, "single_valued": True}
+        done = api.add(f"The ferry: {question} {answer}.", facts=[fact], **fields)
+        return done["memory"]["memory_id"], done["conflicts"]
+
+    high, low = {"source_authority": "policy"}, {"source_authority": "team"}
+    early, _ = state("calls at", "Elba", actor="Ann", memory_at=1_000)
+    resting = api.add("Sail to Elba.", evidence_ids=[early])["memory"]["memory_id"]
+    late, _ = state("calls at", "Giglio", actor="Ann", memory_at=2_000)
+    same = api.add(
+        "Giglio it is.",
+        facts=[{"subject": "ferry", "predicate": "calls at", "object": "giglio"}],
+        actor="Bob",
+    )["memory"]["memory_id"]
+    rule, _ = state("costs", "nine", **high)
+    denial, _ = state("costs", "ten", **low)
+    old, _ = state("takes", "an hour", **high)
+    new, opened = state("takes", "two hours", **low)
+    succeeded(api.post(f"/brain/conflicts/{opened[0]}/resolve", {"adopted": new, "reason": "Measured."}))
+    for verdict in ("useful", "confirmed"):
+        succeeded(api.post(f"/brain/memory/{late}/feedback", {"verdict": verdict}))
+    return [early, resting, late, same, rule, denial, old, new]
 
 
 def answers(api: Api, ids: list[str]) -> dict[str, Any]:

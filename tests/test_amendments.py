@@ -171,7 +171,12 @@ def test_of_many_at_once_exactly_one_replaces_a_head(shared_server: Server, api:
 
 def test_a_lower_authority_replaces_nothing(api: Api) -> None:
     policy = add(api, "Never share keys.", source_authority="policy")
-    refused(supersede(api, "Share keys.", policy, source_authority="team"), 409, "lower_authority")
+    lower = {"source_authority": "team"}
+    refused(supersede(api, "Share keys.", policy, **lower, on_conflict="error"), 409, "lower_authority")
+    assert api.list()["total"] == 1
+    answer = succeeded(supersede(api, "Share keys.", policy, **lower))
+    assert answer["memory"]["status"] == "conflicted" and answer["superseded"] == []
+    assert details(api, policy)["conflicts"] == answer["conflicts"] != []
     assert api.memory(policy)["status"] == "active"
     assert contents(api, "keys") == ["Never share keys."]
     assert supersede(api, "Never ever share keys.", policy, source_authority="policy").status_code == 201

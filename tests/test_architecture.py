@@ -36,6 +36,7 @@ CATCHES_ALL = {
     "service/expiry.py",
     "service/gate.py",
     "service/http_api.py",
+    "service/rescan.py",
     "stores/applier.py",
     "stores/chroma_worker.py",
     "stores/embedding_run.py",

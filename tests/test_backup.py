@@ -138,7 +138,8 @@ def test_whatever_is_damaged_is_found_and_not_restored(backup: Path, tmp_path: P
     with sqlite3.connect(fewer) as connection:
         connection.execute("DELETE FROM tokens")
         connection.execute("DELETE FROM vectors WHERE rowid IN (SELECT rowid FROM vectors LIMIT 1)")
-        connection.execute("INSERT INTO events VALUES (99999, 0, '', '', '', '', '', '', '', '[]')")
+        nothing = ", NULL" * 4
+        connection.execute(f"INSERT INTO events VALUES (99999, 0, '', '', '', '', '', '', '', '[]'{nothing})")
     kinds = {
         "flipped": "another SHA-256", "cut": "bytes instead of", "gone": "can't be read",
         "bare": "manifest.json can't be read", "text": "manifest.json can't be read",

@@ -45,6 +45,10 @@ def fill(running: Server) -> dict[str, str]:
         succeeded(api.post("/brain/memory/supersede", {"content": "New amber.", "supersedes": [ids["old"]]}))
     )
     ids["rests"] = identify(api.add("Rests on evidence.", evidence_ids=[ids["kept"]]))
+    fact = {"subject": "gate", "predicate": "is", "single_valued": True}
+    for name, object, authority in (("rule", "shut", "policy"), ("denial", "open", "informal")):
+        facts = [fact | {"object": object}]
+        ids[name] = identify(api.add(f"Gate {object}.", facts=facts, source_authority=authority))
     turns = [{"role": "user", "content": f"Turn {n} of ember."} for n in range(3)]
     api.add(messages=turns, session_id="s")
     succeeded(api.request("DELETE", f"/brain/memory/{ids['gone']}"))
@@ -125,11 +129,12 @@ def test_a_store_that_is_whole_gives_no_finding_with_a_server_and_without(
 ) -> None:
     report = examine(running)
     assert report["clean"] and set(report["checks"].values()) == {0}
-    assert report["counts"] == {"memories": 11, "partitions": 2, "scopes": 1}
-    assert "memories 1111, partitions 3, tasks waiting 0" in Shell(template).out("doctor")
+    assert report["counts"] == {"memories": 13, "partitions": 2, "scopes": 1}
+    assert "memories 1113, partitions 3, tasks waiting 0" in Shell(template).out("doctor")
 
 
 SAME = ("content", "tags", "status", "supersedes", "superseded_by")
+STANDING = "UPDATE versions SET state = json_set(state, {}) WHERE memory_id = :denial AND to_seq IS NULL"
 REPAIRABLE = [
     ("orphans", "INSERT INTO tokens VALUES ('ghost', 'words-2', 'a')"),
     ("orphans", "INSERT INTO vectors VALUES ('ghost', 0, 'hash:64', x'00')"),
@@ -146,6 +151,14 @@ REPAIRABLE = [
     ("links", "DELETE FROM edges WHERE type = 'supersedes' AND to_id = :old"),
     ("links", "UPDATE edges SET to_seq = 99 WHERE type = 'evidence_for' AND to_id = :rests"),
     ("links", "INSERT INTO edges VALUES (:old, 'evidence_for', :kept, 1, NULL, 1.0)"),
+    ("orphans", "INSERT INTO fact_keys VALUES ('ghost', 0, 'p', 'a', 'u', 'k', 'o', 1)"),
+    ("facts", "DELETE FROM fact_keys WHERE memory_id = :rule"),
+    ("facts", "DELETE FROM edges WHERE type = 'asserts' AND from_id = :rule"),
+    ("facts", "INSERT INTO edges VALUES (:kept, 'asserts', 'entity:x', 1, NULL, 1.0)"),
+    ("conflicts", "UPDATE edges SET to_seq = 99 WHERE type = 'conflicts_with' AND from_id = :denial"),
+    ("standings", STANDING.format("'$.standing.outranked', json('false')")),
+    ("standings", STANDING.format("'$.standing.conflicts', json('[]')")),
+    ("standings", STANDING.format("'$.confidence', 0.99")),
     ("tasks", "INSERT INTO outbox VALUES (:kept, 'index', 999999, :shard, 'parked', 6, 0, 'a fault')"),
     ("tasks", "INSERT INTO outbox VALUES (:kept, 'index', 999999, :wrong, 'pending', 1, :later, 'a fault')"),
 ]

@@ -36,6 +36,7 @@ values = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
     max_leaves=10,
 )
+NOBODY = "018f0000-0000-7000-8000-000000000000"
 GOOD = {
     "brain_memory_add": {"content": "a", "metadata": {}, "tags": ["t"], "session_id": "s"},
     "brain_memory_add_batch": {"items": [{"content": "a"}, {"content": "b"}]},
@@ -44,6 +45,33 @@ GOOD = {
     "brain_memory_supersede": {"content": "a", "supersedes": ["018f0000-0000-7000-8000-000000000000"]},
     "brain_memory_restore": {},
     "brain_purge": {"session_id": "s", "dry_run": True},
+    "brain_conflict_resolve": {"adopted": None},
+    "brain_memory_feedback": {"verdict": "useful"},
+    "get_observations": {"ids": [1], "source": "observation", "project": "/p", "include_suppressed": True},
+    "add_observation": {"type": "change", "title": "a", "facts": ["b"], "created_at_epoch": 1},
+    "compress_observations": {"ids": [1], "replacement": {"type": "change", "title": "a"}},
+    "add_session_summary": {"request": "a", "topic_key": "k", "covered_from_event_id": 1},
+    "save_memory": {"text": "a", "topic_key": "k", "evidence_ids": ["x"], "expires_at_epoch": 1},
+    "govern_memory": {"ids": [1], "action": "stale", "expected_versions": {"1": 1}},
+    "suppress_memory": {"target": "pattern:a b c"},
+    "add_raw_messages": {
+        **{"host": "cursor", "project": "/p", "session_id": "s", "transcript_id": "t"},
+        "messages": [{"role": "user", "content": "a", "created_at": 1, "ordinal": 0}],
+    },
+    "ingest_transcript": {
+        **{"host": "claude-code", "session_id": "s", "first_line": 1, "modified_at_epoch": 1},
+        "content": '{"type": "user", "message": {"content": "a"}}',
+    },
+    "remember": {"content": "a", "session_id": "s", "frame": "f", "event_at": "2025-03-01T10:00:00Z"},
+    "recall": {"query": "a b", "frame": "f", "limit": 3},
+    **{name: {"id": NOBODY, "reason": "x"} for name in ("promote", "pin", "unpin", "forget", "restore")},
+    **{name: {"id": NOBODY, "reason": "x"} for name in ("flag_sensitive", "clear_sensitive")},
+    **{name: {"id": NOBODY, "source": "x"} for name in ("corroborate", "retract_corroboration")},
+    "review": {"id": NOBODY, "verdict": "confirm", "note": "x"},
+    "mark_conflict": {"a": NOBODY, "b": "x", "reason": "x"},
+    "resolve_conflict": {"id": NOBODY, "adopted": None, "reason": "x"},
+    "set_frame": {"id": NOBODY, "frame": "f"},
+    "set_history_context": {"id": NOBODY, "event_at": None, "session_id": "s", "session_position": 1},
 }
 
 
@@ -65,7 +93,7 @@ def test_no_body_of_a_post_makes_a_server_error(api: Api, operation: Operation[A
     def check(body: Any) -> None:
         answer = api.post(operation.route.path, json.dumps(body).encode())
         assert answer.status_code < 500, (body, answer.text)
-        assert answer.json()["request_id"]
+        assert answer.headers["x-request-id"] and isinstance(answer.json(), dict)
 
     check()
 

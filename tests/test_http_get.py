@@ -59,7 +59,7 @@ def test_a_memory_written_with_nothing_but_text_has_the_twenty_fields(api: Api, 
 
 @layers
 def test_a_memory_written_with_everything_gives_it_back(api: Api, layer: str) -> None:
-    raw = api.add("What was said.", layer="l1_raw")["memory"]["memory_id"]
+    raw = api.add("What was said.", layer="l1_raw", source_authority="official")["memory"]["memory_id"]
     given: JSON = {
         "layer": layer,
         "tags": ["b", "a"],

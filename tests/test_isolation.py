@@ -139,17 +139,41 @@ PLACES: list[tuple[str, str, JSON]] = [
     ("brain_memory_unlink", "from_id", {"type": "related", "to_id": OWN}),
     ("brain_memory_unlink", "to_id", {"type": "evidence_for", "from_id": OWN}),
     ("brain_purge", "memory_id", {"cascade": True}),
+    ("brain_memory_feedback", "memory_id", {"verdict": "wrong", "expected_version": 7}),
+    ("brain_conflict_resolve", "conflict_id", {"adopted": None}),
+    ("brain_conflict_resolve", "conflict_id", {"adopted": OWN}),
     ("brain_memory_supersede", "supersedes", {"content": "Mine now."}),
     ("brain_memory_add", "supersedes", {"content": "Mine now."}),
     ("brain_memory_add", "evidence_ids", {"content": "Rests on it."}),
     ("brain_memory_add", "source_raw_memory_id", {"content": "From it."}),
+    *((name, "id", {"reason": "x"}) for name in ("promote", "pin", "unpin", "forget", "restore")),
+    *((name, "id", {"reason": "x"}) for name in ("flag_sensitive", "clear_sensitive")),
+    *((name, "id", {"source": "x"}) for name in ("corroborate", "retract_corroboration")),
+    ("corroborate", "memory_id", {"id": OWN}),
+    ("retract_corroboration", "memory_id", {"id": OWN}),
+    ("review", "id", {"verdict": "confirm", "note": "x"}),
+    ("provenance", "id", {}),
+    ("set_frame", "id", {"frame": "f"}),
+    ("set_history_context", "id", {"source": "x"}),
+    ("mark_conflict", "a", {"b": OWN, "reason": "x"}),
+    ("mark_conflict", "b", {"a": OWN, "reason": "x"}),
+    ("resolve_conflict", "id", {"reason": "x"}),
+    ("resolve_conflict", "adopted", {"id": OWN, "reason": "x"}),
 ]
-IDS = {"memory_id", "from_id", "to_id", "supersedes", "evidence_ids", "source_raw_memory_id"}
+IDS = {"memory_id", "from_id", "to_id", "supersedes", "evidence_ids", "source_raw_memory_id", "conflict_id"}
+IDS |= {"a", "b"}
 
 
 def test_every_operation_that_takes_an_id_is_tried_with_those_of_others() -> None:
-    taking = {name for name, operation in BY_NAME.items() if IDS & operation.input.model_fields.keys()}
-    assert taking == {name for name, _, _ in PLACES}
+    history = {name for name, one in BY_NAME.items() if "history" in one.toolsets}
+    taking = {
+        name
+        for name, operation in BY_NAME.items()
+        if (IDS | ({"id"} if name in history else set())) & operation.input.model_fields.keys()
+    }
+    # The audit log filters by one; tests/test_audit.py shows whose entries it has. What is saved keeps evidence
+    # that it can't read; tests/test_observations_scope.py shows that it says nothing of others' ids.
+    assert taking == {"brain_audit", "save_memory"} | {name for name, _, _ in PLACES}
 
 
 @pytest.fixture(scope="module")
@@ -162,8 +186,12 @@ def others(running: Server) -> tuple[Api, dict[str, str], str]:
         memory_id: str = api.add("canary9of9 is not yours.", **fields)["memory"]["memory_id"]
         return memory_id
 
+    contrary = {"subject": "it", "predicate": "is", "single_valued": True}
+    add(other_user, facts=[contrary | {"object": "so"}], source_authority="policy")
+    denied = other_user.add("canary9of9 says no.", facts=[contrary | {"object": "not so"}])
     ids = {
-        "another user's": add(other_user),
+        "another user's conflict": denied["conflicts"][0],
+        "another user's": add(other_user, frame="o"),
         "another agent's": add(other_agent),
         "what another user said": add(other_user, layer="l1_raw"),
         "another user's, forgotten": add(other_user, frame="f"),
@@ -197,4 +225,4 @@ async def test_a_foreign_id_is_answered_exactly_like_a_missing_one(
         for whose, memory_id in ids.items():
             assert await answers(memory_id) == expected, whose
     assert api.list()["total"] == 1, "nothing was written"
-    assert api.of(user="other").list()["total"] == 2 and api.memory(own)["tags"] == []
+    assert api.of(user="other").list()["total"] == 3 and api.memory(own)["tags"] == []

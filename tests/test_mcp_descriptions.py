@@ -119,7 +119,11 @@ def test_an_input_takes_no_product_agent_or_user(operation: Operation[Any]) -> N
     assert not names & {"product", "product_id", "agent", "agent_id", "user", "user_id"}
 
 
-@each
+@pytest.mark.parametrize(
+    "operation",
+    [operation for operation in OPERATIONS if operation.timed],  # the others' schemas are their contracts'
+    ids=lambda operation: operation.name,
+)
 def test_an_output_is_a_plain_closed_object(operation: Operation[Any]) -> None:
     schema = output_schema(operation)
     jsonschema.Draft202012Validator.check_schema(schema)

@@ -18,6 +18,7 @@ from mcp.client.streamable_http import streamable_http_client
 from service.mcp_tools import TOOLSETS
 from service.operations import BY_NAME, OPERATIONS
 from service.schemas import output_schema
+from tests.historic import one_call_each
 from tests.processes import BRAIN, environment, serving_process, stdio
 from tests.serving import Server, eventually, server, succeeded
 
@@ -65,10 +66,28 @@ async def test_every_operation_answers_the_same_over_http_and_mcp(whole_server: 
         for text, layer in (("I am called Miso.", "l0_basic_info"), ("Mend the gauge.", "l7_intention"))
     )
     link = {"from_id": memory_id, "type": "related", "to_id": other}
+    fact = {"subject": "gauge", "predicate": "limit", "single_valued": True}
+    rule, denial = (
+        api.add(text, facts=[fact | {"object": text}], source_authority=authority)
+        for text, authority in (("The limit is 50 bar.", "policy"), ("The limit is 90 bar.", "informal"))
+    )
+    every = ["details", "chain", "evidence", "conflicts", "links"]
+    historic = one_call_each(api)
+    saved, observed, summed = (
+        succeeded(api.post(f"/brain/{path}", {"project": "/plant", **fields}))["id"]
+        for path, fields in (
+            ("memories", {"text": "The gauge is read at noon."}),
+            ("observations", {"type": "change", "title": "Gauge read."}),
+            ("session-summaries", {"request": "Read the gauge.", "host": "h", "session_id": "s"}),
+        )
+    )
+    said = {"host": "cursor", "project": "/plant", "session_id": "s"}
+    line = '{"role": "user", "message": {"content": "Read the gauge."}, "timestamp": 5}'
+    succeeded(api.post("/brain/raw/transcripts", {**said, "content": line}))
     api.post("/brain/memory/search", {"query": "gauge"})  # so that both doors read the resident memory
     whole_server.settle()  # so that both count the same lag
     arguments: dict[str, dict[str, Any]] = {
-        "brain_memory_get": {"memory_id": memory_id, "include": ["details"]},
+        "brain_memory_get": {"memory_id": rule["memory"]["memory_id"], "include": every},
         "brain_memory_add": {"content": "The gauge reads 42 bar."},  # a duplicate: the same each time
         "brain_memory_add_batch": {"items": [{"content": "The gauge reads 42 bar."}, {"content": ""}]},
         "brain_memory_search": {
@@ -91,8 +110,41 @@ async def test_every_operation_answers_the_same_over_http_and_mcp(whole_server: 
         "brain_profile": {"limit": 3},
         "brain_intentions": {"due_before": 10**13},
         "brain_scopes": {},
+        "brain_conflicts": {"limit": 3},
+        "brain_conflict_resolve": {
+            "conflict_id": denial["conflicts"][0],
+            "adopted": rule["memory"]["memory_id"],
+            "idempotency_key": "k",
+        },
+        "brain_memory_feedback": {"memory_id": other, "verdict": "useful", "idempotency_key": "k"},
+        "brain_audit": {"memory_id": other, "refused": False, "limit": 2},
         "brain_context": {"query": "What does the gauge read?", "token_budget": 200},
         "brain_consolidation": {"min_size": 2, "quiet_minutes": 0, "detail": "full"},
+        "list_raw_sessions": {"since": "5", "until": "1970-01-01", "sample": 2, "latest": 3},
+        "get_raw_messages": {**said, "limit": 1},
+        "search_raw": {"query": "gauge", "project": "/plant", "role": "user"},
+        "add_raw_messages": {
+            **said,
+            "messages": [{"role": "user", "content": "Again.", "created_at": 6}],
+            "idempotency_key": "k",
+        },
+        "ingest_transcript": {**said, "content": line},
+        "get_observations": {"ids": [1, saved], "include_suppressed": True},
+        "add_observation": {"type": "change", "title": "Gauge mended.", "idempotency_key": "k"},
+        "compress_observations": {
+            "ids": [observed],
+            "replacement": {"type": "change", "title": "Gauge read and mended."},
+            "idempotency_key": "k",
+        },
+        "search_observations": {"query": "gauge", "project": "/plant", "limit": 5},
+        "observation_timeline": {"id": saved, "source": "memory", "before": 2},
+        "add_session_summary": {"request": "Mend the gauge.", "idempotency_key": "k"},
+        "set_session_label": {"id": summed, "topic": "The gauge", "idempotency_key": "k"},
+        "save_memory": {"text": "Read the gauge daily.", "topic_key": "gauge", "idempotency_key": "k"},
+        "govern_memory": {"ids": [saved], "action": "acknowledge", "idempotency_key": "k"},
+        "suppress_memory": {"target": "pattern:unheard of", "idempotency_key": "k"},
+        "unsuppress_memory": {"target": "pattern:unheard of", "idempotency_key": "k"},
+        **historic,
     }
     assert set(arguments) == set(BY_NAME), "each operation has its row here"
     transport = {"X-Brain-Agent": f"parity-{era}"}

@@ -158,10 +158,20 @@ async def test_over_http_a_call_knows_the_caller_of_its_own_request(era: str) ->
     assert result.structured_content == STATS | {"request_id": "request-7"}
 
 
+class AuditLog:
+    """All of the brain that a refused call gets to."""
+
+    def __init__(self) -> None:
+        self.writes: list[Any] = []
+
+    async def write(self, write: Any) -> None:
+        self.writes.append(write)
+
+
 @both_eras
 async def test_over_http_a_call_goes_through_dispatch(era: str) -> None:
-    no_brain = cast(Brain, None)  # a refused call never gets to the brain
-    async with http_door(http_call(no_brain)) as url, Client(url, mode=era) as client:
+    log = AuditLog()
+    async with http_door(http_call(cast(Brain, log))) as url, Client(url, mode=era) as client:
         forbidden = await client.call_tool("brain_memory_add", {"content": "x"})
         invalid = await client.call_tool("brain_memory_search", {"query": "x", "limits": 5})
     assert forbidden.is_error and forbidden.structured_content["code"] == "forbidden"
@@ -169,6 +179,7 @@ async def test_over_http_a_call_goes_through_dispatch(era: str) -> None:
         {"field": "limits", "message": "unknown argument; did you mean 'limit'?"}
     ]
     assert invalid.structured_content["request_id"] == "request-7"
+    assert len(log.writes) == 1, "of the call that was judged"
 
 
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}

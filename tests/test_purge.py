@@ -121,7 +121,10 @@ def test_what_rests_on_a_purged_memory_is_named_or_goes_too(api: Api) -> None:
     fact = add(api, "A fact.", source_raw_memory_id=raw)
     guess = add(api, "A guess.", evidence_ids=[fact])
     receipt = purge(api, memory_id=raw)
-    assert receipt["review"] == [fact] and receipt["purged"] == [raw]
+    assert receipt["review"] == [fact, guess] and receipt["purged"] == [raw]
+    for memory_id in (fact, guess):
+        got = api.memory(memory_id, include="details")
+        assert got["details"]["fallen"] == [raw] and got["speculate"] is not None
     again = purge(api, memory_id=fact, cascade=True)
     assert again["purged"] == [fact, guess] and again["review"] == []
 

@@ -6,11 +6,13 @@ from random import Random
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from service import ranking
 from service.ranking import Evidence, Order
+from service.relevance import absolute_relevance
 from service.weights import Weights
 from stores.marks import MARKS
 
@@ -67,7 +69,7 @@ def ranked(rows: Sequence[Row], floor: float = FLOOR, limit: int | None = None) 
         e,
         fused,
         terms,
-        ranking.absolute_relevance(e, None),
+        absolute_relevance(e, None),
         floor,
         len(rows) if limit is None else limit,
         lambda at: rows[at].id,
@@ -176,7 +178,7 @@ def test_a_row_without_a_vector_that_shares_no_word_is_not_shown_beside_one_that
 
 def test_a_row_is_called_as_good_as_the_best_one_beneath_it_shown_or_not_but_not_as_its_copies() -> None:
     # Words order the first above the second, which the cosine makes more relevant.
-    rows = [Row(0, words=9, coverage=0.5, cosine=0.2), Row(1, cosine=0.8), Row(2, words=1, cosine=0.1)]
+    rows = [Row(0, words=9, cosine=0.6), Row(1, cosine=0.7), Row(2, words=1, cosine=0.1)]
     first, second, _ = found(rows, 0.0)
     assert (first[0], second[0]) == (0, 1) and first[1] == second[1]
     assert found(rows, 0.0, limit=1) == [first]
@@ -294,7 +296,7 @@ def test_relevance_rises_with_all_of_its_evidence(
 ) -> None:
     def relevance(cosine: float, coverage: float, late: float) -> float:
         e = evidence([Row(0, coverage=coverage, cosine=cosine)], messages=np.array([message]))
-        return float(ranking.absolute_relevance(e, np.array([late], np.float32))[0])
+        return float(absolute_relevance(e, np.array([late], np.float32))[0])
 
     base = relevance(cosine, coverage, late)
     assert 0 <= base <= 1
@@ -308,4 +310,30 @@ def test_relevance_rises_with_all_of_its_evidence(
 
 def test_an_identifier_makes_a_row_wholly_relevant() -> None:
     e = evidence([Row(0, identifier=1), Row(1)])
-    assert ranking.absolute_relevance(e, None)[0] == 1
+    assert absolute_relevance(e, None)[0] == 1
+
+
+@pytest.mark.parametrize("chat", [False, True])
+def test_what_the_model_does_not_read_is_judged_by_its_words(chat: bool) -> None:
+    rows = [Row(0, words=9, cosine=0.1), Row(1, words=1, cosine=0.9), Row(2, cosine=0.2)]
+    late, sample = np.array([0.1, 0.9, 0.2], np.float32), np.ones(3, bool)
+
+    def best(unread: float) -> int:
+        e = evidence(rows, messages=np.full(3, chat), unread=unread)
+        return int(np.argmax(sum(ranking.last_stage(e, WEIGHTS, late, sample).values())))
+
+    assert (best(0), best(1)) == (1, 0)
+
+
+def test_in_a_script_that_the_model_does_not_read_nearness_says_less() -> None:
+    read, not_read = (
+        absolute_relevance(evidence([Row(0, cosine=0.5, coverage=0.5)], unread=unread), None)[0]
+        for unread in (0.0, 1.0)
+    )
+    assert not_read < read
+
+
+def test_without_a_model_one_word_in_eight_makes_a_row_relevant() -> None:
+    e = evidence([Row(0, coverage=0.15), Row(1, coverage=0.05)], unread=1.0)
+    enough, too_little = absolute_relevance(e, None) >= WEIGHTS.floor
+    assert enough and not too_little

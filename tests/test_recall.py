@@ -6,9 +6,12 @@ from typing import Any
 import pytest
 
 from models.embedding import Encoder, OnnxEncoder
+from models.requests import SearchMemories
 from service.question import without_actors
-from service.recall import Found, Result
-from tests.recalling import EVERYTHING, HASH, Held, hold, memory, search, texts
+from service.recall import Found, Plan, Result
+from service.recall import search as run
+from service.trust import RECIPES
+from tests.recalling import EVERYTHING, HASH, NOW, Held, hold, meaning_of, memory, search, texts
 
 pytest_plugins = ["tests.embedding_fixtures"]
 
@@ -244,3 +247,30 @@ def test_a_tiny_partition_answers_a_question_about_it_and_no_other(
         assert texts(search(FACTS[fact], rows, encoder=onnx_encoder))[0] == fact
     for question in [*UNRELATED, *list(FACTS.values())[size:]]:
         assert search(question, rows, encoder=onnx_encoder).hits == (), question
+
+
+# Conflicts
+
+
+def test_in_an_open_conflict_the_policy_stands_above_a_nearer_rumour_and_the_explanation_says_by_what() -> (
+    None
+):
+    rumour = memory("friday deploys are fine", 1)
+    policy = memory("deploys on tuesday", 2, source_authority="policy")
+    held = hold([rumour, policy, memory("the harbour is cold", 3)])
+    plan = Plan.of(
+        SearchMemories(query="are friday deploys fine", explain=True),
+        [],
+        EVERYTHING,
+        RECIPES["balanced"],
+        NOW,
+    )
+    snapshot = held.resident.snapshot(plan.index_terms)
+    both = {rumour.memory_id: [policy.memory_id], policy.memory_id: [rumour.memory_id]}
+    for conflicts, first in (({}, rumour), (both, policy)):
+        disputed = replace(snapshot, conflicts=conflicts)
+        hits = run(
+            plan, [disputed], meaning_of(plan.bare), lambda ids: {id: held.pieces[id] for id in ids}
+        ).hits
+        assert hits[0].memory == first
+        assert (hits[0].explanation["terms"].get("conflict", 0) > 0) == bool(conflicts)

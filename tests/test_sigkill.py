@@ -17,6 +17,7 @@ from models.scope import Scope
 from service.app import build_brain
 from service.callers import PRODUCT
 from service.settings import Settings
+from stores.audit_checks import audit
 from stores.lock import DataDirectoryLock, Owner
 from tests.equivalence import check
 from tests.hash_encoder import HashEncoder
@@ -57,12 +58,14 @@ class Record:
 
 def make(random: random.Random, user: str, name: str) -> Sent:
     """A write of a random kind. Its texts are its own: `name` is in each, written like an identifier."""
-    kind = random.choice(["add", "batch", "atomic", "messages"])
-    count = 1 if kind == "add" else random.randint(2, 6)
+    kind = random.choice(["add", "remember", "batch", "atomic", "messages"])
+    count = 1 if kind in ("add", "remember") else random.randint(2, 6)
     texts = tuple(f"{name}x{n} {' '.join(random.choices(WORDS, k=6))}" for n in range(count))
     key = {"idempotency_key": name}
     if kind == "add":
         return Sent(user, "/brain/memory", {"content": texts[0], **key}, texts)
+    if kind == "remember":
+        return Sent(user, "/brain/history/remember", {"content": texts[0], "source": name, **key}, texts)
     if kind == "messages":
         turns = [{"role": "user", "content": text} for text in texts]
         return Sent(user, "/brain/memory", {"messages": turns, "session_id": user, **key}, texts)
@@ -76,7 +79,7 @@ async def send(http: httpx.AsyncClient, sent: Sent, record: Record) -> None:
     assert answer.status_code in (200, 201, 207), answer.text
     body = answer.json()
     results = body["results"] if sent.path.endswith("batch") else [body]
-    ids = [memory_id for result in results for memory_id in result["memory_ids"]]
+    ids = [id for result in results for id in result.get("memory_ids") or [result["memory_id"]]]
     assert len(ids) == len(sent.texts)
     record.acknowledged.update((id, (sent.user, text)) for id, text in zip(ids, sent.texts, strict=True))
 
@@ -184,6 +187,8 @@ async def look(url: str, record: Record, new: set[str]) -> None:
             query = {"query": text, "limit": 1}
             hits = await http.post("/brain/memory/search", json=query, headers={"X-Brain-User": user})
             assert [hit["memory_id"] for hit in hits.json()["results"]] == [memory_id], text
+            recalled = await http.post("/brain/history/recall", json=query, headers={"X-Brain-User": user})
+            assert [memory["id"] for memory in recalled.json()["memories"]] == [memory_id], text
         texts = [text for _, text in stored.values()]
         assert len(texts) == len(set(texts)), "something is there twice"
         for sent in record.unanswered:
@@ -231,6 +236,8 @@ async def verify(directory: Path, record: Record) -> None:
         await drained(brain)
         assert (brain.applier.lag(), brain.applier.parked(), brain.vdb.last_error) == (0, [], None)
         await check(brain)
+        with brain.ledger.snapshot() as connection:
+            assert list(audit(connection)) == [], "the chain of the audit log holds"
         users = brain.ledger.users(Scope(PRODUCT, "default"))
         assert users == sorted({user for user, _ in record.acknowledged.values()})
     finally:

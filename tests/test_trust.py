@@ -1,5 +1,6 @@
 """Authority, confidence, freshness and validity in a score, and superseded rows beneath their heads."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,8 @@ from hypothesis import strategies as st
 
 from models.authority import AUTHORITIES
 from models.memory import Memory
-from service.trust import HALF_LIFE_MS, RECIPES, Recipe, heads_first, terms
-from stores.resident import NO_TIME
+from service.trust import HALF_LIFE_MS, RECIPES, Recipe, heads_first, terms, winners_first
+from stores.columns import NO_TIME
 from tests.recalling import NOW, id_of, memory
 
 RECIPE = Recipe("test", authority=0.5, confidence=2.0, freshness=1.0, invalid=3.0)
@@ -25,6 +26,7 @@ def columns(**given: list[Any]) -> dict[str, np.ndarray]:
         "valid_until": [NO_TIME] * rows,
         "authorities": [AUTHORITIES.index("informal")] * rows,
         "confidences": [0.0] * rows,
+        "sensitive": [0] * rows,
     } | given
     types = {"authorities": np.uint8, "confidences": np.float32}
     return {name: np.array(values, types.get(name, np.int64)) for name, values in kept.items()}
@@ -37,6 +39,10 @@ def term(name: str, **given: list[Any]) -> list[float]:
 
 def test_each_rank_of_authority_adds_as_much() -> None:
     assert term("authority", authorities=[AUTHORITIES.index(one) for one in AUTHORITIES]) == [1.5, 1, 0.5, 0]
+
+
+def test_a_text_that_gives_orders_gains_nothing_by_its_authority() -> None:
+    assert term("authority", authorities=[0, 0], sensitive=[1, 0]) == [0, 1.5]
 
 
 def test_confidence_adds_its_share() -> None:
@@ -150,3 +156,82 @@ def test_no_replaced_row_is_above_what_replaced_it(data: st.DataObject) -> None:
         for newer in row.state.superseded_by:
             if next(r for r in rows if r.memory_id == newer).content not in hidden:
                 assert after[row.memory_id] < after[newer]
+
+
+# Conflicts
+
+
+def settled(rows: list[Memory], fused: list[float], *pairs: tuple[int, int]) -> list[float]:
+    conflicts: dict[str, set[str]] = {}
+    for one, other in pairs:
+        conflicts.setdefault(rows[one].memory_id, set()).add(rows[other].memory_id)
+        conflicts.setdefault(rows[other].memory_id, set()).add(rows[one].memory_id)
+    everyone = np.ones(len(rows), bool)
+    return (np.array(fused) + winners_first(np.array(fused), rows, conflicts, everyone)).tolist()
+
+
+def test_in_a_conflict_the_higher_authority_stands_above_a_nearer_one_which_stays_where_it_is() -> None:
+    rows = [memory("hearsay", 1), memory("rule", 2, source_authority="policy"), memory("other", 3)]
+    hearsay, rule, other = settled(rows, [9, -4, 8], (0, 1))
+    assert rule > hearsay == 9 and other == 8
+
+
+def test_a_winner_that_is_above_anyway_stays_where_it_is() -> None:
+    rows = [memory("hearsay", 1), memory("rule", 2, source_authority="policy")]
+    assert settled(rows, [1, 5], (0, 1)) == [1, 5]
+
+
+@pytest.mark.parametrize(
+    ("loser", "winner"),
+    [
+        ({"memory_at": 5}, {"memory_at": 6}),
+        ({}, {"memory_at": 6}),
+        ({"memory_at": 5, "gmt_created": 7}, {"memory_at": 5, "gmt_created": 8}),
+        ({"confidence": 0.4}, {"confidence": 0.5}),
+        ({"memory_at": 9, "confidence": 1.0}, {"memory_at": 1, "source_authority": "team"}),
+    ],
+)
+def test_at_equal_authority_the_later_wins_then_the_more_confident(
+    loser: dict[str, Any], winner: dict[str, Any]
+) -> None:
+    rows = [memory("one", 1, **winner), memory("other", 2, **loser)]
+    won, lost = settled(rows, [0, 3], (0, 1))
+    assert won > lost == 3
+
+
+def test_a_set_reaches_as_far_as_its_conflicts_do() -> None:
+    rows = [memory(name, at, source_authority=name) for at, name in enumerate(reversed(AUTHORITIES))]
+    assert np.diff(settled(rows, [9, 5, 7, 1], (0, 1), (1, 2), (3, 2))).min() > 0
+
+
+def test_a_side_that_is_not_eligible_decides_nothing() -> None:
+    rows = [memory("hearsay", 1), memory("rule", 2, source_authority="policy")]
+    conflicts = {rows[0].memory_id: {rows[1].memory_id}, rows[1].memory_id: {rows[0].memory_id, "gone"}}
+    added = winners_first(np.array([3.0, 1.0]), rows, conflicts, np.array([True, False]))
+    assert not added.any()
+
+
+@given(st.data())
+@settings(deadline=None)
+def test_raising_authority_or_confidence_lowers_no_row_of_a_conflict(data: st.DataObject) -> None:
+    size = data.draw(st.integers(2, 6))
+    numbers = st.integers(0, size - 1)
+    pairs = data.draw(st.lists(st.tuples(numbers, numbers).filter(lambda pair: pair[0] != pair[1])))
+    rows = [
+        memory(str(at), at, source_authority=data.draw(st.sampled_from(AUTHORITIES))) for at in range(size)
+    ]
+    fused = data.draw(st.lists(st.integers(-5, 5).map(float), min_size=size, max_size=size))
+    at = data.draw(numbers)
+    higher = AUTHORITIES[: AUTHORITIES.index(rows[at].source_authority) + 1]
+    raised = [*rows]
+    raised[at] = replace(rows[at], source_authority=data.draw(st.sampled_from(higher)))
+    before, after = settled(rows, fused, *pairs), settled(raised, fused, *pairs)
+    for other in range(size):
+        assert before[at] <= before[other] or after[at] > after[other]
+    order = data.draw(st.permutations(range(size)))
+    moved = settled(
+        [rows[old] for old in order],
+        [fused[old] for old in order],
+        *[(order.index(one), order.index(other)) for one, other in pairs],
+    )
+    assert moved == [before[old] for old in order]

@@ -32,8 +32,9 @@ end
 done = function(summary, latency)
   local errors = summary.errors
   io.write(string.format(
-    '\\n{"requests": %%d, "us": %%d, "p50": %%d, "p99": %%d, "refused": %%d, "broken": %%d}\\n',
-    summary.requests, summary.duration, latency:percentile(50), latency:percentile(99), errors.status,
+    '\\n{"requests": %%d, "us": %%d, "p50": %%d, "p95": %%d, "p99": %%d, "refused": %%d, "broken": %%d}\\n',
+    summary.requests, summary.duration, latency:percentile(50), latency:percentile(95),
+    latency:percentile(99), errors.status,
     errors.connect + errors.read + errors.write + errors.timeout))
 end
 """
@@ -47,6 +48,7 @@ class Load:
     p50: float
     p99: float
     cpu: float
+    p95: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +164,8 @@ class Wrk:
         if told["refused"] or told["broken"] or not told["requests"]:
             raise RuntimeError(f"wrk on {self._url}: {told}")
         count = told["requests"]
-        return Load(count / told["us"] * 1e6, told["p50"] / 1000, told["p99"] / 1000, cpu / count * 1e6)
+        p50, p95, p99 = (told[name] / 1000 for name in ("p50", "p95", "p99"))
+        return Load(count / told["us"] * 1e6, p50, p99, cpu / count * 1e6, p95)
 
     def start(self, seconds: float) -> "subprocess.Popen[str]":
         """The same in the background."""

@@ -1,6 +1,6 @@
 """`make bench`: every figure of docs/benchmarks.md that needs no data of others.
 
-    python tests/bench/run.py [--only get,add,search,scale,peers,rebuild] [--without-key]
+    python tests/bench/run.py [--only get,add,search,recall,scale,peers,rebuild] [--without-key]
 
 Prints the table. Exit code 1 when a target is missed. Needs wrk (`apt-get install wrk`).
 """
@@ -20,12 +20,13 @@ import add  # noqa: E402
 import get  # noqa: E402
 import peers  # noqa: E402
 import rebuild  # noqa: E402
+import recall  # noqa: E402
 import scale  # noqa: E402
 import search  # noqa: E402
 from measure import Figure, has_wrk  # noqa: E402
 from server import create_key, running  # noqa: E402
 
-GROUPS = ("get", "add", "search", "scale", "peers", "rebuild")
+GROUPS = ("get", "add", "search", "recall", "scale", "peers", "rebuild")
 
 
 def group(name: str, *, with_key: bool) -> list[Figure]:
@@ -40,6 +41,8 @@ def group(name: str, *, with_key: bool) -> list[Figure]:
         with running(data, key=key, resident__budget_mb=budget) as service:
             if name == "get":
                 return get.figures(service, key)
+            if name == "recall":
+                return recall.figures(service)
             return add.figures(service) if name == "add" else search.figures(service, data)
 
 

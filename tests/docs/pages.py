@@ -16,7 +16,7 @@ PAGES = tuple(
     DOCS / f"{name}.md"
     for name in (
         *("http-api", "mcp", "configuration", "errors", "cli", "security"),
-        *("faults", "backup", "rebuild", "doctor"),
+        *("faults", "backup", "rebuild", "doctor", "observations", "history", "transcripts"),
     )
 )
 README = ROOT / "README.md"

@@ -10,6 +10,7 @@ from tests.state import requests
 from tests.state.brains import caller
 from tests.state.looking import Looking
 from tests.state.model import Entry, Refusal, Request
+from tests.state.model_changes import STALE_VERSION
 
 places = st.integers(0, 12)  # which entry, from the newest
 asking = st.sampled_from(["owner", "owner", "owner", "everyone", "somebody else"])
@@ -32,8 +33,11 @@ class Changing(Looking):
         return caller(users[asking], entry.partition.agent)
 
     def expect(self, entry: Entry, version: str) -> dict[str, int]:
-        given = {"right": entry.version, "stale": entry.version + 1}
-        return {"expected_version": given[version]} if version in given else {}
+        if version == "none":
+            return {}
+        stored = self.brain.ledger.find(entry.memory_id)
+        assert stored is not None
+        return {"expected_version": STALE_VERSION if version == "stale" else stored.version}
 
     @some_entries
     @rule(place=places, asking=asking, change=requests.changes, version=versions)
@@ -70,14 +74,15 @@ class Changing(Looking):
         outcome = self.model.supersede(who, asked, olds)
         body = self.agree(outcome, by, who, **asked)
         if body is not None:
-            assert isinstance(outcome, Entry) and body["superseded"] == named
+            assert isinstance(outcome, Entry) and body["superseded"] == outcome.supersedes
+            assert outcome.status == "active" or body["conflicts"]
             self.took(outcome, body["memory"]["memory_id"])
 
     def took(self, entry: Entry, memory_id: str) -> None:
         """Take over the id of what may be a new entry, which stands above those that it replaced."""
         assert entry.memory_id in ("", memory_id)
         if not entry.memory_id:
-            entry.memory_id = memory_id
+            self.model.named(entry, memory_id)
             self.model.replaced(entry)
 
     @some_entries
@@ -98,16 +103,13 @@ class Changing(Looking):
         arguments = {"memory_id": entry.memory_id, "mode": mode, "revive": revive, "reason": reason}
         body = self.agree(outcome, "brain_memory_delete", who, **arguments, **expected)
         if body is not None:
-            assert (body["revived"], body["status"], body["version"]) == (
-                outcome,
-                entry.status,
-                entry.version,
-            )
+            assert (body["revived"], body["status"]) == (outcome, entry.status)
 
     @some_entries
     @rule(place=places, asking=asking, reason=reasons, version=versions)
     def restore(self, place: int, asking: str, reason: str | None, version: str) -> None:
-        hidden = [entry for entry in self.model.entries if entry.status in ("archived", "forgotten")]
+        away = ("archived", "forgotten", "conflicted")
+        hidden = [entry for entry in self.model.entries if entry.status in away]
         entry = hidden[place % len(hidden)] if hidden and place else self.pick(place)
         expected, who = self.expect(entry, version), self.who(entry, asking)
         outcome = self.model.restore(who, entry, reason, expected.get("expected_version"))

@@ -5,6 +5,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
+from models.authority import Authority, lowest, rank
 from models.draft import content_key
 from models.scope import Caller, Partition
 
@@ -34,28 +35,33 @@ class Entry:
     custom: dict[str, Any]
     session_id: str | None
     position: int | None
-    authority: str = "informal"
+    authority: Authority = "informal"
     evidence: list[str] = field(default_factory=list)
     raw: str | None = None
     status: str = "active"
     reason: str | None = None
     supersedes: list[str] = field(default_factory=list)
     superseded_by: list[str] = field(default_factory=list)
-    version: int = 1
     memory_id: str = ""
     shown: dict[str, Any] = field(default_factory=dict)
+    equal: "Entry | None" = None  # of a lower authority, which it replaces as soon as its id is known
+
+    @property
+    def readable(self) -> bool:
+        """Whether a conflict of it counts."""
+        return self.status in ("active", "conflicted")
 
     @property
     def hidden(self) -> bool:
         return self.status in ("forgotten", "purged")
 
     def change(self, **values: Any) -> None:
-        """Another version, if anything differs."""
+        """To be looked at anew, if anything differs."""
         before = {name: getattr(self, name) for name in values}
         if before != values:
             for name, value in values.items():
                 setattr(self, name, value)
-            self.version, self.shown = self.version + 1, {}
+            self.shown = {}
 
 
 @dataclass
@@ -79,6 +85,7 @@ class Model:
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.links: set[Link] = set()
+        self.lost: list[tuple[Entry, Entry]] = []  # open conflicts: who lost, and to whom
         self.keys: dict[tuple[Partition, str, str], Known] = {}
 
     def reachable(self, who: Caller) -> list[Entry]:
@@ -117,10 +124,29 @@ class Model:
         if kind == "memory" and policy != "keep" and equal is not None:
             if policy == "error":
                 return Refusal(409, "duplicate")
+            if rank(entry.authority) > rank(equal.authority):
+                return self._raise(equal, entry)
             tags = list(dict.fromkeys([*equal.tags, *entry.tags]))
             equal.change(tags=tags, evidence=list(dict.fromkeys([*equal.evidence, *entry.evidence])))
             return Added([equal], True)
         return self.store(entry)
+
+    def _raise(self, equal: Entry, entry: Entry) -> Added | Refusal:
+        """Of equal texts the one of a higher authority replaces the other."""
+        entry.tags = list(dict.fromkeys([*entry.tags, *equal.tags]))
+        entry.evidence = list(dict.fromkeys([*entry.evidence, *equal.evidence]))
+        stored = self.store(entry)
+        if isinstance(stored, Added):
+            entry.equal = equal
+            equal.change(status="superseded")
+        return stored
+
+    def named(self, entry: Entry, memory_id: str) -> None:
+        """Now its id is known."""
+        entry.memory_id = memory_id
+        if entry.equal is not None:
+            entry.supersedes = [entry.equal.memory_id]
+            entry.equal.change(superseded_by=[memory_id])
 
     def draft(self, who: Caller, request: Request, kind: str) -> Entry:
         return Entry(
@@ -133,12 +159,18 @@ class Model:
             custom=request.get("metadata", {}),
             session_id=request.get("session_id"),
             position=request.get("session_position"),
-            authority=request.get("source_authority", "informal"),
+            authority=self._authority(request),
             evidence=list(dict.fromkeys(request.get("evidence_ids", []))),
             raw=request.get("source_raw_memory_id"),
             supersedes=list(dict.fromkeys(request.get("supersedes", []))),
             reason=request.get("reason"),
         )
+
+    def _authority(self, request: Request) -> Authority:
+        """The lowest of its lineage."""
+        own = request.get("source_authority", "informal")
+        raw = request.get("source_raw_memory_id")
+        return lowest([own] if raw is None else [own, self.entry(raw).authority])
 
     def store(self, entry: Entry) -> Added | Refusal:
         """Give an entry its place in its session, and keep it."""

@@ -12,6 +12,7 @@ NOT_FOUND = Refusal(404, "memory_not_found")
 FORGOTTEN = Refusal(410, "memory_forgotten")
 STALE = Refusal(412, "version_conflict")
 CONFLICT = Refusal(409, "conflict_state")
+STALE_VERSION = 10**6  # of a memory that never had so many
 INVALID_ARGUMENT = Refusal(422, "invalid_argument")
 
 Side = Literal["supersedes", "superseded_by"]
@@ -26,7 +27,7 @@ class ChangingModel(Model):
             return NOT_FOUND
         if entry.status == "forgotten" and not forgotten:
             return FORGOTTEN
-        return STALE if expected not in (None, entry.version) else None
+        return STALE if expected == STALE_VERSION else None
 
     def update(self, who: Caller, entry: Entry, change: Request, expected: int | None) -> Entry | Refusal:
         """The entry as it is afterwards, or the one that replaced it."""
@@ -79,10 +80,14 @@ class ChangingModel(Model):
                 return Refusal(409, "immutable_layer")
             if old.superseded_by or old.status != "active" or old.frame != new.frame:
                 return CONFLICT
-            if rank(new.authority) < rank(old.authority):  # type: ignore[arg-type]
-                return Refusal(409, "lower_authority")
+        higher = [old for old in olds if rank(old.authority) > rank(new.authority)]
+        if higher:
+            new.status, new.supersedes = "conflicted", []
         stored = self.store(new)
-        return stored.entries[0] if isinstance(stored, Added) else stored
+        if not isinstance(stored, Added):
+            return stored
+        self.lost += [(new, old) for old in higher]
+        return new
 
     def replaced(self, new: Entry) -> None:
         """The old ones learn who replaced them."""
@@ -105,21 +110,39 @@ class ChangingModel(Model):
             reason=reason,
             supersedes=[id for id in entry.supersedes if id not in ids],
         )
+        for old in revived:
+            self._rejoin(old)
         return ids
 
     def restore(self, who: Caller, entry: Entry, reason: str | None, expected: int | None) -> Refusal | None:
         if refusal := self.find(who, entry, expected, forgotten=True):
             return refusal
-        if entry.status not in ("archived", "forgotten"):
+        won = entry.status == "conflicted" and not self._beaten(entry)
+        if entry.status not in ("archived", "forgotten") and not won:
             return CONFLICT
         entry.change(status="superseded" if entry.superseded_by else "active", reason=reason)
+        if entry.status == "active":
+            self._rejoin(entry)
         return None
+
+    def _beaten(self, entry: Entry) -> bool:
+        return any(loser is entry and winner.readable for loser, winner in self.lost)
+
+    def _rejoin(self, entry: Entry) -> None:
+        """What has lost before has lost again, and so have those that had lost to it."""
+        if self._beaten(entry):
+            entry.change(status="conflicted")
+            return
+        for loser, winner in self.lost:
+            if winner is entry and loser.status == "active":
+                loser.change(status="conflicted")
 
     # Links
 
     def edges(self) -> set[Link]:
         """Every link between two memories that are not purged, but for those that sessions make."""
         links = set(self.links)
+        links |= {(loser.memory_id, "conflicts_with", winner.memory_id) for loser, winner in self.lost}
         for entry in self.entries:
             links |= {(id, "evidence_for", entry.memory_id) for id in entry.evidence}
             links |= {(entry.memory_id, "supersedes", id) for id in entry.supersedes}
@@ -134,6 +157,8 @@ class ChangingModel(Model):
             return refusal
         if edge in self.edges():
             return False
+        if type == "derived_from" and rank(target.authority) < rank(source.authority):
+            return CONFLICT
         if type == "evidence_for":
             target.change(evidence=[*target.evidence, source.memory_id])
         else:
@@ -167,15 +192,15 @@ class ChangingModel(Model):
         """Ids that go, and those of what rested on them and stays."""
         there = [e for e in self.entries if e.partition.scope == who.scope and e.status != "purged"]
         gone = {entry.memory_id: entry for entry in there if wanted(entry)}
-        resting = self._resting_on(set(gone))
-        while cascade and resting:
+        resting: set[str] = set()
+        while more := self._resting_on({*gone, *resting}):
+            resting |= more
+        if cascade:
             gone |= {id: self.entry(id) for id in resting}
-            resting = self._resting_on(set(gone))
+            resting = set()
         if not dry and gone:
             self._bridge(gone)
-            for id in resting:
-                self.entry(id).version += 1  # review_due_at
-                self.entry(id).shown = {}
+            self.lost = [pair for pair in self.lost if not any(one.memory_id in gone for one in pair)]
             for entry in gone.values():
                 entry.change(status="purged", position=None, content="")
             self.keys = {

@@ -108,7 +108,9 @@ class Machine(Changing):
         assert (status, body["deduplicated"]) == (200 if outcome.duplicate else 201, outcome.duplicate), body
         for entry, memory_id in zip(outcome.entries, body["memory_ids"], strict=True):
             assert entry.memory_id in ("", memory_id)
-            entry.memory_id, entry.shown = memory_id, {}
+            if not entry.memory_id:
+                self.model.named(entry, memory_id)
+            entry.shown = {}
 
 
 class RealChroma(Machine):
