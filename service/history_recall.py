@@ -130,8 +130,8 @@ def _curated(snapshot: Snapshot) -> Mask:
 
 
 def _said(memory: Memory) -> object:
-    """Equal for what says the same; never across frames."""
-    return fold(memory.content), memory.state.frame_key, memory.partition
+    """Equal for what says the same, as in a search."""
+    return fold(memory.content), memory.partition
 
 
 async def recall(brain: Brain, caller: Caller, request: Recall) -> Reply:

@@ -196,14 +196,15 @@ def order(
     limit: int,
     tie: Callable[[int], int],
     same: Callable[[int], object],
+    standing: Callable[[int], Any] = lambda _: 0,
 ) -> Order:
     """Pick the best `limit` by `fused`. `tie` decides between equal rows (higher first), so that the order in
-    which a store holds them never shows; of rows with the `same` key only the first counts, so that repeats
-    push nothing out."""
+    which a store holds them never shows; rows with the `same` key take one place together, so that repeats
+    push nothing out, and it is the one of the highest `standing` that is shown."""
     fused = np.round(fused, 9)  # sums over other orders of the same rows differ in the last places
     answers = relevance.max(where=e.eligible, initial=0) >= floor
     rows = np.flatnonzero(e.eligible & _fits(e) & answers)
-    best = _distinct(fused, rows, limit, tie, same)
+    best = _distinct(fused, rows, limit, tie, same, standing)
     # z-scores order; absolute evidence says how good. A row is called as good as the best one below it, and
     # those below the last one shown count too.
     rest = _best_left_out(relevance, rows, best, same)
@@ -232,7 +233,12 @@ def _best_left_out(
 
 
 def _distinct(
-    fused: Doubles, rows: Rows, limit: int, tie: Callable[[int], int], same: Callable[[int], object]
+    fused: Doubles,
+    rows: Rows,
+    limit: int,
+    tie: Callable[[int], int],
+    same: Callable[[int], object],
+    standing: Callable[[int], Any],
 ) -> NDArray[np.intp]:
     """The best `limit` rows that differ."""
     take = limit + 8
@@ -240,7 +246,9 @@ def _distinct(
         ranked = rows[_best(fused[rows], take, lambda place: tie(int(rows[place])))]
         first: dict[object, int] = {}
         for row in ranked.tolist():
-            first.setdefault(same(row), row)
+            place = same(row)
+            if place not in first or standing(row) > standing(first[place]):
+                first[place] = row  # a key that is there keeps its place
         if len(first) >= limit or take >= len(rows):
             return np.array(list(first.values())[:limit], np.intp)
         take *= 4

@@ -143,14 +143,15 @@ def search(
         plan.request.limit,
         lambda row: corpus.rows[row].seq,  # the later written first
         cache(lambda row: _same(corpus.rows[row])),
+        lambda row: (current[row], trusted["authority"][row]),
     )
     hits = tuple(_found(plan, evidence, corpus, order, place) for place in range(len(order.rows)))
     return Result(hits, candidates)
 
 
 def _same(memory: Memory) -> object:
-    """Equal for memories of one user and frame that say the same, however often: a flood takes one place."""
-    return fold(memory.content), memory.state.frame_key, memory.partition
+    """Equal for memories of one user that say the same, however often: a flood takes one place."""
+    return fold(memory.content), memory.partition
 
 
 def _sum(terms: Mapping[str, ranking.Doubles]) -> ranking.Doubles:

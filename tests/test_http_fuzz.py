@@ -64,15 +64,15 @@ GOOD = {
     },
     "remember": {"content": "a", "session_id": "s", "frame": "f", "event_at": "2025-03-01T10:00:00Z"},
     "recall": {"query": "a b", "frame": "f", "limit": 3},
-    **{name: {"id": NOBODY, "reason": "x"} for name in ("promote", "pin", "unpin", "forget", "restore")},
-    **{name: {"id": NOBODY, "reason": "x"} for name in ("flag_sensitive", "clear_sensitive")},
-    **{name: {"id": NOBODY, "source": "x"} for name in ("corroborate", "retract_corroboration")},
     "review": {"id": NOBODY, "verdict": "confirm", "note": "x"},
     "mark_conflict": {"a": NOBODY, "b": "x", "reason": "x"},
     "resolve_conflict": {"id": NOBODY, "adopted": None, "reason": "x"},
     "set_frame": {"id": NOBODY, "frame": "f"},
     "set_history_context": {"id": NOBODY, "event_at": None, "session_id": "s", "session_position": 1},
 }
+ACTS = ("promote", "pin", "unpin", "forget", "restore", "flag_sensitive", "clear_sensitive")
+GOOD |= {name: {"id": NOBODY, "reason": "x"} for name in ACTS}
+GOOD |= {name: {"id": NOBODY, "source": "x"} for name in ("corroborate", "retract_corroboration")}
 
 
 def bodies(operation: Operation[Any]) -> st.SearchStrategy[Any]:

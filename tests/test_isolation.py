@@ -171,8 +171,8 @@ def test_every_operation_that_takes_an_id_is_tried_with_those_of_others() -> Non
         for name, operation in BY_NAME.items()
         if (IDS | ({"id"} if name in history else set())) & operation.input.model_fields.keys()
     }
-    # The audit log filters by one; tests/test_audit.py shows whose entries it has. What is saved keeps evidence
-    # that it can't read; tests/test_observations_scope.py shows that it says nothing of others' ids.
+    # The audit log filters by one; tests/test_audit.py shows whose entries it has. What is saved keeps
+    # evidence that it can't read; tests/test_observations_scope.py shows that it says nothing of others' ids.
     assert taking == {"brain_audit", "save_memory"} | {name for name, _, _ in PLACES}
 
 

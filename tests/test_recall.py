@@ -137,9 +137,12 @@ def test_of_equal_memories_only_the_one_written_last_is_found() -> None:
     assert [hit.memory for hit in search("tea", hold([first, last])).hits] == [last]
 
 
-def test_equal_texts_of_two_frames_are_two_memories() -> None:
+def test_equal_texts_take_one_place_in_whatever_frames_and_the_highest_authority_is_shown() -> None:
     rows = [memory("green tea", frame=frame) for frame in ("home", "office", None)]
-    assert len(search("tea", hold(rows)).hits) == 3
+    official = memory("green tea", frame="law", source_authority="official", gmt_created=NOW - 10**10)
+    for ranking in ("balanced", "recent"):
+        [hit] = search("tea", hold([*rows, official]), ranking=ranking).hits
+        assert hit.memory == official
 
 
 def test_two_hundred_copies_take_one_place() -> None:

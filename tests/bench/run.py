@@ -1,6 +1,6 @@
 """`make bench`: every figure of docs/benchmarks.md that needs no data of others.
 
-    python tests/bench/run.py [--only get,add,search,recall,scale,peers,rebuild] [--without-key]
+    python tests/bench/run.py [--only get,add,search,recall,scale,peers,rebuild,raw] [--without-key]
 
 Prints the table. Exit code 1 when a target is missed. Needs wrk (`apt-get install wrk`).
 """
@@ -19,6 +19,7 @@ os.environ |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "HF_HUB_OFFL
 import add  # noqa: E402
 import get  # noqa: E402
 import peers  # noqa: E402
+import raw  # noqa: E402
 import rebuild  # noqa: E402
 import recall  # noqa: E402
 import scale  # noqa: E402
@@ -26,12 +27,17 @@ import search  # noqa: E402
 from measure import Figure, has_wrk  # noqa: E402
 from server import create_key, running  # noqa: E402
 
-GROUPS = ("get", "add", "search", "recall", "scale", "peers", "rebuild")
+GROUPS = ("get", "add", "search", "recall", "scale", "peers", "rebuild", "raw")
 
 
 def group(name: str, *, with_key: bool) -> list[Figure]:
     """The figures of one group. Those that need it get a server of their own."""
-    alone = {"scale": scale.figures, "peers": peers.figures, "rebuild": rebuild.figures}
+    alone = {
+        "scale": scale.figures,
+        "peers": peers.figures,
+        "rebuild": rebuild.figures,
+        "raw": raw.figures,
+    }
     if name in alone:
         return alone[name]()
     with tempfile.TemporaryDirectory(prefix="brain-bench-") as scratch:
