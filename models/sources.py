@@ -103,8 +103,8 @@ def _shown(label: Label) -> str:
 
 def _order(agreement: Agreement) -> tuple[float, bool, str]:
     """The most reliable first; of equal ones that which was there first, so that a repeat changes nothing:
-    ids sort by time. Labels of one source say the same, whichever of them counts."""
-    return -agreement.reliability, agreement.memory_id is None, agreement.memory_id or agreement.label or ""
+    ids sort by time, and labels stand in the order in which they were given."""
+    return -agreement.reliability, agreement.memory_id is None, agreement.memory_id or ""
 
 
 def _bare(url: str) -> str:

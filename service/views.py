@@ -102,7 +102,7 @@ async def _of(
     for partition in await brain.reach(caller):
         rows = partition.snapshot(())
         wanted = np.isin(rows.layers, wanted_layers) & np.isin(rows.statuses, wanted_statuses)
-        found += [rows.rows[row] for row in np.flatnonzero(wanted)]
+        found += [rows.rows[row] for row in np.flatnonzero(wanted).tolist()]
     return found
 
 

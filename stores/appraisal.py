@@ -47,6 +47,17 @@ _OPEN = (
     .where(or_(_a == bindparam("id"), _b == bindparam("id")), conflicts.c.resolved_at.is_(None))
     .order_by(conflicts.c.conflict_id)
 )
+_SHARED = (
+    select(fact_keys.c.place)
+    .where(
+        fact_keys.c.product == bindparam("product"),
+        fact_keys.c.agent == bindparam("agent"),
+        fact_keys.c.user == bindparam("user"),
+        fact_keys.c.key.in_(bindparam("keys", expanding=True)),
+        fact_keys.c.memory_id != bindparam("id"),
+    )
+    .limit(1)
+)
 _PROVED = select(edges.c.to_id).where(
     edges.c.from_id == bindparam("id"), edges.c.type == "evidence_for", edges.c.to_seq.is_(None)
 )
@@ -96,7 +107,7 @@ def _with_facts(
     wanted: ColumnElement[bool],
     limit: int | None = None,
 ) -> list[Memory]:
-    if not facts:
+    if not facts or not _shares(transaction, memory):
         return []
     product, agent, user = memory.partition
     having = select(fact_keys.c.memory_id).where(
@@ -110,11 +121,24 @@ def _with_facts(
     return [memory_from(row) for row in transaction.execute(query.order_by(memories.c.seq).limit(limit))]
 
 
+def _shares(transaction: Transaction, memory: Memory) -> bool:
+    """Whether any other memory answers a question that this one answers. Mostly none does, and then what the
+    write has collected need not be written out for it."""
+    product, agent, user = memory.partition
+    keys = {fact.key for fact in memory.facts}
+    if any((*memory.partition, key) in transaction.new_contents for key in keys):
+        return True
+    asked = {"product": product, "agent": agent, "user": user, "keys": keys, "id": memory.memory_id}
+    return transaction.connection.execute(_SHARED, asked).first() is not None
+
+
 def appraise(transaction: Transaction, memory: Memory) -> Memory:
     """The memory with its standing as the ledger has it now. It may be one that is not stored yet."""
     saying = (*alive(transaction, memory.state.evidence_ids), *agreeing(transaction, memory))
     heard = {one.memory_id: one for one in saying if one.state.status == "active"}
-    against = opponents(transaction, memory) if memory.state.status in READABLE else []
+    # One that is not stored yet contradicts nobody.
+    met = memory.seq and memory.state.status in READABLE
+    against = opponents(transaction, memory) if met else []
     own = rank(memory.source_authority)
     ranks = [rank(one.authority) for one in against]
     standing = replace(

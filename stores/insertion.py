@@ -100,6 +100,7 @@ def insert_memory(act: Act, transaction: Transaction, draft: Draft) -> Stored:
     terms = "\n".join(draft.terms)
     transaction.insert(tokens, [{"memory_id": id, "analyzer": ANALYZER, "terms": terms}])
     transaction.insert(fact_keys, fact_values(memory))
+    transaction.new_contents.update((*memory.partition, fact.key) for fact in memory.facts)
     if memory.kind == "message" and not in_raw_session(memory):
         place_plain(transaction, memory)
     transaction.insert(topics, topic_values(memory))

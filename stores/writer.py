@@ -48,7 +48,7 @@ class Transaction:
     next_seq: Callable[[], int]
     changes: list[Change] = field(default_factory=list)
     last_numbers: dict[tuple[str, str, str], int] = field(default_factory=dict)  # by product, agent, kind
-    new_contents: set[tuple[str, str, str, str]] = field(default_factory=set)  # partition and content key
+    new_contents: set[tuple[str, str, str, str]] = field(default_factory=set)  # partition and key
     seats: dict[tuple[str, str, str, str], set[int]] = field(default_factory=dict)  # positions by session
     pending: dict[Table, list[dict[str, Any]]] = field(default_factory=dict)
     events: list[dict[str, Any]] = field(default_factory=list)  # that the write recorded, for the audit chain

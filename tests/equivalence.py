@@ -105,8 +105,7 @@ def _described(
                 Counter(
                     edge
                     for edge in resident.graph.edges(memory.memory_id)
-                    if edge.type in ("in_session", "asserts")
-                    or {edge.from_id, edge.to_id} <= visible.keys()
+                    if edge.type in ("in_session", "asserts") or {edge.from_id, edge.to_id} <= visible.keys()
                 ),
             )
     assert len(described) == len(alive)
