@@ -22,6 +22,7 @@ from service.fields import memory_fields
 from service.validation import validate
 from stores.acts import Act
 from stores.addition import Addition, Item, Outcome, Refused, store_each, store_item
+from stores.changes import latest
 from stores.idempotency import Once
 from stores.words import analyze
 from stores.writer import Transaction
@@ -35,8 +36,12 @@ SLICE = 25  # results made between two yields, so that a batch never holds up a 
 async def add(brain: Brain, caller: Caller, request: AddMemory) -> Reply:
     [item] = await items_of(brain, caller, [request])
     addition = Addition(Act(caller, "brain_memory_add", brain.meaning.fingerprint()))
-    outcome: Outcome = await brain.write(lambda transaction: store_item(addition, transaction, item))
-    found = brain.current(outcome.memory_ids[-1:])
+
+    def write(transaction: Transaction) -> tuple[Outcome, dict[str, Memory]]:
+        return store_item(addition, transaction, item), latest(transaction.changes)
+
+    outcome, written = await brain.write(write)
+    found = brain.current(outcome.memory_ids[-1:], written)
     return Reply({**_added(outcome, found[0] if found else None, brain.clock())}, _status(outcome))
 
 
@@ -55,7 +60,7 @@ async def add_batch(brain: Brain, caller: Caller, request: AddBatch) -> Reply:
     ]
     once = _once("brain_memory_add_batch", request.idempotency_key, {"items": same, "atomic": request.atomic})
 
-    def write(transaction: Transaction) -> tuple[list[dict[str, Any]], bool]:
+    def write(transaction: Transaction) -> tuple[list[dict[str, Any]], bool, dict[str, Memory]]:
         def store() -> list[dict[str, Any]]:
             outcomes = store_each(addition, transaction, items)
             if request.atomic and any(isinstance(outcome, Refused) for outcome in outcomes):
@@ -63,12 +68,13 @@ async def add_batch(brain: Brain, caller: Caller, request: AddBatch) -> Reply:
             record_items(transaction, caller, addition.act.operation, items, outcomes)
             return [_kept(outcome) for outcome in outcomes]
 
-        return (store(), False) if once is None else once.run(transaction, caller, store)
+        done = (store(), False) if once is None else once.run(transaction, caller, store)
+        return *done, latest(transaction.changes)
 
-    kept, replayed = await brain.write(write)
+    kept, replayed, written = await brain.write(write)
     results = []
     for start in range(0, len(kept), SLICE):
-        results += _results(brain, caller, kept[start : start + SLICE])
+        results += _results(brain, caller, kept[start : start + SLICE], written)
         await asyncio.sleep(0)
     return Reply({"results": results, **({"replayed": True} if replayed else {})})
 
@@ -235,9 +241,11 @@ def _kept(outcome: Outcome | Refused) -> dict[str, Any]:
     return outcome.kept() | {"replayed": outcome.replayed}
 
 
-def _results(brain: Brain, caller: Caller, kept: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    written = [one["memory_ids"][-1] for one in kept if "error" not in one]
-    found = {memory.memory_id: memory for memory in brain.current(written)}
+def _results(
+    brain: Brain, caller: Caller, kept: list[dict[str, Any]], written: dict[str, Memory]
+) -> list[dict[str, Any]]:
+    shown = [one["memory_ids"][-1] for one in kept if "error" not in one]
+    found = {memory.memory_id: memory for memory in brain.current(shown, written)}
     now = brain.clock()
 
     def result(one: dict[str, Any]) -> dict[str, Any]:

@@ -4,8 +4,9 @@ import asyncio
 import contextlib
 import re
 import shlex
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from types import MappingProxyType
 from typing import Any, Literal
 
 import structlog
@@ -181,9 +182,15 @@ class Brain:
         _check(caller, memory_id, memory.partition, memory.state.status)
         return memory, "graph"
 
-    def current(self, memory_ids: Sequence[str]) -> list[Memory]:
-        """Memories as they stand, in this order, from memory or the ledger; hidden ones are left out."""
-        found = {id: memory for id in memory_ids if (memory := self.residents.memory(id)) is not None}
+    def current(
+        self, memory_ids: Sequence[str], written: Mapping[str, Memory] = MappingProxyType({})
+    ) -> list[Memory]:
+        """Memories as they stand, in this order, from what was just `written`, memory or the ledger; hidden
+        ones are left out."""
+        found = {id: written[id] for id in memory_ids if id in written}
+        for id in memory_ids:
+            if id not in found and (memory := self.residents.memory(id)) is not None:
+                found[id] = memory
         found |= self.ledger.find_all([id for id in memory_ids if id not in found])
         return [found[id] for id in memory_ids if id in found and not found[id].hidden]
 

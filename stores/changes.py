@@ -1,5 +1,6 @@
 """What a commit changed, as the projections in memory need it."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,3 +32,14 @@ class Change:
     vectors: Floats | None = None
     edges: tuple[Edge, ...] = ()
     unlinked: tuple[Edge, ...] = ()
+
+
+def latest(changes: Iterable[Change]) -> dict[str, Memory]:
+    """The memories that were changed, as they stand after it; those that are hidden then are left out."""
+    found: dict[str, Memory] = {}
+    for change in changes:
+        memory = change.memory
+        known = found.get(memory.memory_id)
+        if known is None or memory.version >= known.version:
+            found[memory.memory_id] = memory
+    return {id: memory for id, memory in found.items() if not memory.hidden}

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import Column, ForeignKey, Index, String, Table, bindparam, select
+from sqlalchemy import Column, ForeignKey, Index, String, Table, bindparam, func, select
 
 from stores.schema import Big, metadata
 
@@ -19,10 +19,8 @@ vacated = Table(
     Index("vacated_by_memory", "memory_id"),
 )
 
-_place: Any = {
-    name: vacated.c[name] == bindparam(name) for name in ("product", "agent", "user", "session_key")
-}
-VACATED = select(vacated.c.memory_id).where(
-    *_place.values(), vacated.c.session_position == bindparam("position")
-)
+_KEY = ("product", "agent", "user", "session_key")
+_in_session: list[Any] = [vacated.c[name] == bindparam(name) for name in _KEY]
+LAST_VACATED = select(func.max(vacated.c.session_position)).where(*_in_session)
+VACATED = select(vacated.c.memory_id).where(*_in_session, vacated.c.session_position == bindparam("position"))
 """Which memory had a place before."""

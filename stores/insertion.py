@@ -15,7 +15,7 @@ from stores.acts import Act, tell_others
 from stores.appraisal import appraise
 from stores.changes import Change, Edge
 from stores.dependents import fell, flagged
-from stores.history_schema import VACATED
+from stores.history_schema import LAST_VACATED, VACATED
 from stores.inserts import insert_edges, insert_vectors, queue
 from stores.observations_schema import topics
 from stores.raw_places import in_raw_session, place_plain
@@ -84,11 +84,11 @@ def _named(act: Act, transaction: Transaction, field: str, memory_id: str) -> Me
         raise invalid(field, "names no memory in reach") from None
 
 
-def insert_memory(act: Act, transaction: Transaction, draft: Draft) -> Stored:
-    """Store a draft as a new memory, whatever else there is. Raises PositionTaken and, as every write of
-    a memory comes through here or `_unite`, AuthorityNotAllowed."""
+def insert_memory(act: Act, transaction: Transaction, draft: Draft, *, free: bool = False) -> Stored:
+    """Store a draft as a new memory, whatever else there is. `free`: nobody ever had its position. Raises
+    PositionTaken and, as every write of a memory comes through here or `_unite`, AuthorityNotAllowed."""
     act.caller.check_authority(draft.memory.source_authority)
-    memory = seated(transaction, draft.memory)
+    memory = draft.memory if free else seated(transaction, draft.memory)
     written = {"content": memory.content}  # and nothing else: the audit compares it with the memory
     seq = act.event(transaction, memory.partition, memory.memory_id, changed=written)
     memory = replace(memory, seq=seq, gmt_created=transaction.now, number=next_number(transaction, memory))
@@ -127,8 +127,8 @@ def seated(transaction: Transaction, memory: Memory) -> Memory:
     given = transaction.seats.setdefault((*memory.partition, memory.session_key), set())
     position = memory.session_position
     if position is None:
-        last = transaction.connection.scalar(_LAST_POSITION, session)
-        position = 1 + max([*given, -1 if last is None else last])
+        ends = [transaction.connection.scalar(last, session) for last in (_LAST_POSITION, LAST_VACATED)]
+        position = 1 + max([*given, -1, *(end for end in ends if end is not None)])
     elif position in given or is_taken(transaction, memory.partition, memory.session_key, position):
         raise PositionTaken(f"session_position {position} of this session is taken.")
     given.add(position)

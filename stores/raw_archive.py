@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sqlalchemy import func, select, update
+from sqlalchemy import select, update
 
 from models.confidence import appraised
 from models.draft import Draft
@@ -14,11 +14,10 @@ from models.memory import Memory, State
 from models.provenance import MessageDetails, Provenance, Role
 from models.raw_sessions import Mode, SessionName, digest, merged, raw_session_key
 from stores.acts import Act
-from stores.insertion import IN_PARTITION, insert_memory
-from stores.raw_places import place_values, recount
+from stores.insertion import insert_memory
+from stores.raw_places import last_position, place_values, recount
 from stores.raw_rows import learn_mode, session_row, taint, transcript, transcript_row
 from stores.raw_schema import raw_messages, transcripts
-from stores.schema import memories
 from stores.writer import Transaction
 
 KEPT = 1_000  # new messages of one write that those in memory are told one by one; of more, to load anew
@@ -93,13 +92,7 @@ class Archive:
         if self.source.transcript_id is not None:
             named = self.source.transcript_id
             self.identity_id = transcript_row(self.transaction, partition, name, named, self.session_row)
-        product, agent, user = partition
-        place = {"product": product, "agent": agent, "user": user}
-        last = select(func.max(memories.c.session_position)).where(
-            IN_PARTITION, memories.c.session_key == self._session_key
-        )
-        highest = self.transaction.scalar(last, place)
-        self._position = 0 if highest is None else highest + 1
+        self._position = 1 + last_position(self.transaction, partition, raw_session_key(name))
 
     def check(self) -> None:
         """Raises Clash when the transcript is in conflict, or is said to be of another host or mode now."""
@@ -167,7 +160,7 @@ class Archive:
     def _store(self, one: Brought, once_key: str | None) -> None:
         draft = Draft(self._memory(one), one.terms, one.content_key, None, "keep")
         self._position += 1
-        insert_memory(self.act, self.transaction, draft)
+        insert_memory(self.act, self.transaction, draft, free=True)
         stored = self.transaction.changes[-1].memory
         row = place_values(stored, one.role) | {
             "session_row": self.session_row,

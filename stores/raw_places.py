@@ -8,8 +8,11 @@ from sqlalchemy import Connection, bindparam, delete, func, select, update
 from models.memory import Memory
 from models.provenance import MessageDetails
 from models.raw_sessions import ContentHash, Row, SessionName
+from models.scope import Partition
+from stores.history_schema import vacated
 from stores.raw_schema import raw_messages, raw_sessions, session_labels
 from stores.rows import Values, plain_rows
+from stores.schema import memories
 from stores.writer import Transaction
 
 _m, _s = raw_messages.c, raw_sessions.c
@@ -60,6 +63,23 @@ def place_values(memory: Memory, role: str | None) -> Values:
         "content_hash": None,
         "once_key": None,
     }
+
+
+def last_position(transaction: Transaction, partition: Partition, session_key: str) -> int:
+    """The highest that a memory of the session has, or had before it was moved elsewhere; -1 without any."""
+    product, agent, user = partition
+    highest = [
+        transaction.scalar(
+            select(func.max(table.c.session_position)).where(
+                table.c.product == product,
+                table.c.agent == agent,
+                table.c.user == user,
+                table.c.session_key == session_key,
+            )
+        )
+        for table in (memories, vacated)
+    ]
+    return max(-1 if position is None else position for position in highest)
 
 
 def show(transaction: Transaction, memory: Memory) -> None:

@@ -143,6 +143,9 @@ def test_a_pin_falls_with_what_supports_it(door: Door) -> None:
     memory, witness = supported()
     door.api.request("DELETE", f"/brain/links/{witness}/evidence_for/{memory}")
     assert door.details(memory)["pinned"] is False
+    memory, witness = supported()
+    succeeded(door.api.post("/brain/purge", {"memory_id": witness}))
+    assert door.details(memory)["pinned"] is False
     plain = door.anchor("The door code is on the wall.")
     assert door.ask("flag_sensitive", id=plain, reason="It opens a door.")["unpinned"] is True
     assert door.ask("flag_sensitive", id=plain, reason="Again.")["unpinned"] is False

@@ -82,6 +82,8 @@ def test_a_position_that_was_left_is_nobody_elses(door: Door) -> None:
     back = door.ask("set_history_context", id=first, session_position=0)["memory"]
     assert back["session_position"] == 0, "it may come back itself"
     door.refuse(409, "position_taken", "remember", content="x", session_id="s", session_position=5)
+    turn = door.api.add("And then?", kind="message", session_id="s")["memory"]["memory_id"]
+    assert door.details(turn)["session_position"] == 6, "what is appended comes after it too"
     with_session = {"content": "Elsewhere.", "session_id": "t", "session_position": 0}
     assert door.remember(**with_session)["session_position"] == 0
 
