@@ -110,8 +110,7 @@ async def items_of(brain: Brain, caller: Caller, requests: list[AddMemory]) -> l
     texts = [draft.memory.content for drafts, _ in prepared for draft in drafts]
     made = iter(await brain.meaning.of_documents(texts))
     return [
-        Item(tuple(replace(draft, embedded=next(made)) for draft in drafts), once)
-        for drafts, once in prepared
+        Item(tuple(draft.with_vectors(next(made)) for draft in drafts), once) for drafts, once in prepared
     ]
 
 

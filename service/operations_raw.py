@@ -15,12 +15,12 @@ OPERATIONS: tuple[Operation[Any], ...] = (
         title="List Raw Sessions",
         description=(
             "List sessions with raw archived messages in a time window, each with a stable session_ref, a "
-            "content_hash, first and last epoch, counts, a label where a summary gave one, and samples of what "
-            "the user said. Use when you recap what happened in a period; use `search_raw` instead when you "
-            "look for words that were said. A session is listed whole, also what lies outside the window. "
-            "Nothing is changed. Sessions of unresolved or conflicted provenance are left out and named in "
-            "excluded_legacy_identities; `latest` spends no slots on them. On `invalid_argument`, mend the "
-            "bound that it names."
+            "content_hash, first and last epoch, counts, a label where a summary gave one, and samples of "
+            "what the user said. Use when you recap what happened in a period; use `search_raw` instead when "
+            "you look for words that were said. A session is listed whole, also what lies outside the "
+            "window. Nothing is changed. Sessions of unresolved or conflicted provenance are left out and "
+            "named in excluded_legacy_identities; `latest` spends no slots on them. On `invalid_argument`, "
+            "mend the bound that it names."
         ),
         input=raw_requests.ListRawSessions,
         output=raw_answers.RawSessionsOutput,
@@ -39,8 +39,8 @@ OPERATIONS: tuple[Operation[Any], ...] = (
             "session_ref, or its host, root, project and id, and need what was said; use `list_raw_sessions` "
             "instead when you do not know which session. Nothing is changed. All pages stand on the first "
             "one's moment, and carry its content_hash: pass `next_cursor` back as `cursor` until it is null. "
-            "An unknown session is an empty page. `conflict_state` means that where the session comes from is "
-            "in doubt: ask the user. On `host mismatch`, name the host that it tells."
+            "An unknown session is an empty page. `conflict_state` means that where the session comes from "
+            "is in doubt: ask the user. On `host mismatch`, name the host that it tells."
         ),
         input=raw_requests.GetRawMessages,
         output=raw_answers.RawMessagesAnswer,
@@ -54,12 +54,13 @@ OPERATIONS: tuple[Operation[Any], ...] = (
         name="search_raw",
         title="Search raw messages",
         description=(
-            "Search every message of every session for a text or for all of some words, newest first. Use when "
-            "you know how it was put: an error message, a name, a phrase; use `brain_memory_search` instead "
-            "when you know only what it was about. Nothing in the query is an operator, and case does not "
-            "matter. Nothing is changed. Each hit shows the text around the match; `brain_memory_get` with its "
-            "memory_id gives the whole. Pass `next_cursor` back as `cursor`, with the same filters, until it "
-            "is null. An empty list means that nobody said it: try fewer words."
+            "Search every message of every session for a text or for all of some words, newest first. Use "
+            "when you know how it was put: an error message, a name, a phrase; use `brain_memory_search` "
+            "instead when you know only what it was about. Nothing in the query is an operator, and case "
+            "does not matter. Nothing is changed. Each hit shows the text around the match; "
+            "`brain_memory_get` with its memory_id gives the whole. Pass `next_cursor` back as `cursor`, "
+            "with the same filters, until it is null. An empty list means that nobody said it: try fewer "
+            "words."
         ),
         input=raw_requests.SearchRaw,
         output=raw_answers.SearchRawAnswer,
@@ -73,12 +74,13 @@ OPERATIONS: tuple[Operation[Any], ...] = (
         name="add_raw_messages",
         title="Add raw messages",
         description=(
-            "Store messages of a session as they were said, for the caller's product, agent and user. Use when "
-            "your application or hook hands on what is said turn by turn; use `ingest_transcript` instead when "
-            "a coding agent has written a transcript. What is here already is counted and not stored again: by "
-            "its ordinal with a transcript_id, else by its text. Words find a message at once, meaning follows. "
-            "Messages can't be changed later. `conflicts` above 0 means that nothing was stored: the transcript "
-            "contradicts what it said before, and its session is left out of lists from then on."
+            "Store messages of a session as they were said, for the caller's product, agent and user. Use "
+            "when your application or hook hands on what is said turn by turn; use `ingest_transcript` "
+            "instead when a coding agent has written a transcript. What is here already is counted and not "
+            "stored again: by its ordinal with a transcript_id, else by its text. Words find a message at "
+            "once, meaning follows. Messages can't be changed later. `conflicts` above 0 means that nothing "
+            "was stored: the transcript contradicts what it said before, and its session is left out of "
+            "lists from then on."
         ),
         input=raw_requests.AddRawMessages,
         output=raw_answers.AddRawAnswer,
@@ -92,12 +94,12 @@ OPERATIONS: tuple[Operation[Any], ...] = (
         name="ingest_transcript",
         title="Ingest a transcript",
         description=(
-            "Store the messages of a transcript that Claude Code, Codex or Cursor wrote, JSONL, all of them or "
-            "none. Use when you have such a file; use `add_raw_messages` instead when the messages come from an "
-            "application of your own. To bring it again, or grown, adds only what is new. Tool calls and "
-            "results are skipped. A last line that is still being written waits (`partial`): send the file "
-            "again later. Status `failed` means that nothing was stored; `error` names the line, or says that "
-            "the file contradicts what it said before."
+            "Store the messages of a transcript that Claude Code, Codex or Cursor wrote, JSONL, all of them "
+            "or none. Use when you have such a file; use `add_raw_messages` instead when the messages come "
+            "from an application of your own. To bring it again, or grown, adds only what is new. Tool calls "
+            "and results are skipped. A last line that is still being written waits (`partial`): send the "
+            "file again later. Status `failed` means that nothing was stored; `error` names the line, or "
+            "says that the file contradicts what it said before."
         ),
         input=raw_requests.IngestTranscript,
         output=raw_answers.IngestAnswer,

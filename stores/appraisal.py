@@ -75,6 +75,8 @@ def alive(transaction: Transaction, ids: Iterable[str]) -> Iterator[Memory]:
 def denied(transaction: Transaction, memory: Memory, *, history: bool = False) -> list[Memory]:
     """The others of the partition, active or conflicted, that give another answer to a question of which this
     memory gives the answer. With `history` also the superseded ones of which it may be the history."""
+    if not memory.facts:  # to build a condition costs more than an add may take
+        return []
     wanted: ColumnElement[bool] = versions.c.status.in_(READABLE)
     if history and memory.memory_at is not None:
         later = memories.c.memory_at > memory.memory_at
@@ -93,6 +95,8 @@ def denied(transaction: Transaction, memory: Memory, *, history: bool = False) -
 def agreeing(transaction: Transaction, memory: Memory) -> list[Memory]:
     """The others of the partition, active or conflicted, that assert a fact with this one; MAX_HEARD at the
     most."""
+    if not memory.facts:
+        return []
     same = [
         (fact_keys.c.key == fact.key) & (fact_keys.c.object_key == fact.object_key) for fact in memory.facts
     ]
@@ -107,7 +111,7 @@ def _with_facts(
     wanted: ColumnElement[bool],
     limit: int | None = None,
 ) -> list[Memory]:
-    if not facts or not _shares(transaction, memory):
+    if not _shares(transaction, memory):
         return []
     product, agent, user = memory.partition
     having = select(fact_keys.c.memory_id).where(
