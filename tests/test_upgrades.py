@@ -18,6 +18,8 @@ SCRIPTS = sorted(
     path.stem[1:5]
     for path in (Path(migrations.__file__).parent / "versions").glob("v[0-9][0-9][0-9][0-9]_*.py")
 )
+# Came with 0007: no code that ran ever stopped at one of them.
+TOGETHER = {"0004", "0005", "0006"}
 # Of the call, of the store that answered, and by the clock.
 CHANGING = {"elapsed_ms", "request_id", "source", "speculate", "http_status"}
 
@@ -53,7 +55,7 @@ def caller(running: Server, known: dict[str, Any]) -> Api:
 
 
 def test_every_schema_has_a_fixture() -> None:
-    assert REVISIONS == SCRIPTS, "docs/faults.md says how to make the one that is missing"
+    assert set(REVISIONS) == set(SCRIPTS) - TOGETHER, "docs/faults.md says how to make the one that is missing"
 
 
 @pytest.mark.parametrize("revision", REVISIONS)

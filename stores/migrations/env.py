@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from stores import history_schema, observations_schema, raw_schema  # noqa: F401 - their tables belong to the metadata
+from stores import history_schema, observations_schema, raw_schema  # noqa: F401 - their tables belong too
 from stores.schema import metadata
 
 context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)
