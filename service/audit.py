@@ -1,20 +1,16 @@
 """The audit log: refusals go into it here, and `brain_audit` shows it."""
 
 import asyncio
-import base64
-import binascii
-import hashlib
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-import orjson
-
 from models.answers import Reply
 from models.audit_requests import GetAudit
-from models.errors import BrainError, StoreUnavailable, invalid
+from models.errors import BrainError, StoreUnavailable
 from models.scope import Caller
 from service.brain import MEMORY_ID, Brain
+from service.cursors import cursor_of, mark_of, read_cursor
 from service.operation import Operation
 from stores import audit_log
 from stores.addition import Item, Outcome, Refused
@@ -102,36 +98,12 @@ async def page(brain: Brain, caller: Caller, request: GetAudit) -> Reply:
         since=request.since,
         until=request.until,
     )
-    before = _read_cursor(request.cursor, wanted)
+    [before] = read_cursor(request.cursor, mark_of(wanted), (int,)) or [None]
     entries = await asyncio.to_thread(audit_log.entries, brain.ledger, wanted, before, request.limit + 1)
     shown = entries[: request.limit]
     body = {
         "entries": [entry.fields() for entry in shown],
-        "next_cursor": _cursor(shown[-1].seq, wanted) if len(entries) > len(shown) else None,
+        "next_cursor": cursor_of(mark_of(wanted), shown[-1].seq) if len(entries) > len(shown) else None,
         "verified": all(entry.verified for entry in shown),
     }
     return Reply(body)
-
-
-def _cursor(seq: int, wanted: Filter) -> str:
-    return base64.urlsafe_b64encode(orjson.dumps([seq, _mark(wanted)])).decode().rstrip("=")
-
-
-def _read_cursor(cursor: str | None, wanted: Filter) -> int | None:
-    """The entry before which to go on."""
-    if cursor is None:
-        return None
-    try:
-        seq, mark = orjson.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-    except (ValueError, binascii.Error, TypeError):
-        raise invalid("cursor", "is not one of ours; start again without it") from None
-    if type(seq) is not int or not 0 <= seq < 2**63:
-        raise invalid("cursor", "is not one of ours; start again without it")
-    if mark != _mark(wanted):
-        raise invalid("cursor", "belongs to another list; keep the filters, or start again without it")
-    return seq
-
-
-def _mark(wanted: Filter) -> str:
-    """Tells whether a cursor and a request go together, without showing what was asked."""
-    return hashlib.sha256(repr(wanted).encode()).hexdigest()[:16]

@@ -4,11 +4,11 @@ import asyncio
 from typing import Any
 
 from models.answers import Reply
-from models.errors import invalid
 from models.scope import Caller
 from models.trust_requests import GiveFeedback, ListConflicts, ResolveConflict
 from models.verdict import REASONS, proposal
 from service.brain import Brain
+from service.cursors import cursor_of, read_cursor
 from service.fields import memory_fields
 from service.once import once, replayed, shown
 from stores import hearing, resolution
@@ -16,10 +16,12 @@ from stores.acts import Act
 from stores.resolution import Conflict
 from stores.writer import Transaction
 
+_MARK = "conflicts"  # of their cursors
+
 
 async def page(brain: Brain, caller: Caller, request: ListConflicts) -> Reply:
     """The open conflicts of the caller, newest first."""
-    before = _read_cursor(request.cursor)
+    [before] = read_cursor(request.cursor, _MARK, (int,)) or [None]
     found, total = await asyncio.to_thread(
         resolution.open_conflicts, brain.ledger, caller, before, request.limit + 1
     )
@@ -27,7 +29,7 @@ async def page(brain: Brain, caller: Caller, request: ListConflicts) -> Reply:
     now = brain.clock()
     body = {
         "conflicts": [_fields(one, now) for one in page],
-        "next_cursor": str(page[-1].seq) if len(found) > request.limit else None,
+        "next_cursor": cursor_of(_MARK, page[-1].seq) if len(found) > request.limit else None,
         "total": total,
     }
     return Reply(body)
@@ -71,11 +73,3 @@ def _fields(conflict: Conflict, now: int) -> dict[str, Any]:
         "sides": [memory_fields(side, "graph", now) for side in (conflict.one, conflict.other)],
         "proposal": {"adopt": best.memory_id, "because": because},
     }
-
-
-def _read_cursor(cursor: str | None) -> int | None:
-    if cursor is None:
-        return None
-    if not cursor.isascii() or not cursor.isdigit() or int(cursor) >= 2**63:
-        raise invalid("cursor", "is not one of ours; start again without it")
-    return int(cursor)

@@ -68,7 +68,11 @@ async def find(brain: Brain, at: Moment, request: SearchMemories, recipe: Recipe
         # In a thread: a few milliseconds, and it reads word pieces from the ledger.
         tokens = brain.meaning.stored_tokens
         result = await asyncio.to_thread(recall.search, plan, snapshots, meaning, tokens)
-    degraded = None if meaning is not None else brain.meaning.problem() or "the query could not be embedded"
+    degraded = None
+    if meaning is None:
+        degraded = brain.meaning.problem() or "the query could not be embedded"
+    elif result.waiting:
+        degraded = f"{result.waiting} memories are not embedded yet and were looked at by words only"
     return Finding(request, result, degraded)
 
 

@@ -2,16 +2,12 @@
 timeline. None of them writes anything."""
 
 import asyncio
-import base64
-import binascii
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import orjson
 
 from models.answers import Reply
-from models.errors import invalid
 from models.folding import frame_key
 from models.history_clock import DAY_MS
 from models.history_requests import (
@@ -29,6 +25,7 @@ from models.sources import key_of, weigh
 from models.trust_requests import ListConflicts
 from service import conflicts, consolidation
 from service.brain import Brain
+from service.cursors import cursor_of, mark_of, read_cursor
 from service.history_fields import history_fields
 from stores.columns import NO_TIME
 from stores.resident import Snapshot
@@ -167,12 +164,13 @@ async def timeline(brain: Brain, caller: Caller, request: Timeline) -> Reply:
     known = [one for one in wanted if _within(one.memory_at, since, until)]
     listed = known if since is not None or until is not None else known + unknown
     listed.sort(key=_place)
-    after = _read_cursor(request.cursor)
-    left = listed if after is None else [one for one in listed if _place(one) > after]
+    mark = mark_of((request.frame, request.session_id, since, until, caller.user))
+    after = read_cursor(request.cursor, mark, (bool, int, int))
+    left = listed if after is None else [one for one in listed if _place(one) > tuple(after)]
     page = left[: request.limit]
     body = {
         "memories": [history_fields(memory, now) for memory in page],
-        "next_cursor": _cursor(page[-1]) if len(left) > len(page) else None,
+        "next_cursor": cursor_of(mark, *_place(page[-1])) if len(left) > len(page) else None,
         "total": len(listed),
         "unknown": len(unknown),
     }
@@ -195,22 +193,6 @@ def _within(at: int | None, since: int | None, until: int | None) -> bool:
 def _place(memory: Memory) -> tuple[bool, int, int]:
     """Orders the timeline: by the event, what has no time last, then by the order of writing."""
     return memory.memory_at is None, memory.memory_at or 0, memory.seq
-
-
-def _cursor(memory: Memory) -> str:
-    return base64.urlsafe_b64encode(orjson.dumps(_place(memory))).decode().rstrip("=")
-
-
-def _read_cursor(cursor: str | None) -> tuple[bool, int, int] | None:
-    if cursor is None:
-        return None
-    try:
-        unknown, at, seq = orjson.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-    except (ValueError, binascii.Error, TypeError):
-        raise invalid("cursor", "is not one of ours; start again without it") from None
-    if (type(unknown), type(at), type(seq)) != (bool, int, int):
-        raise invalid("cursor", "is not one of ours; start again without it")
-    return unknown, at, seq
 
 
 async def _active(brain: Brain, caller: Caller, among: Callable[[Snapshot], Any]) -> list[Memory]:

@@ -182,7 +182,8 @@ def readiness(brain: Brain) -> dict[str, Any]:
         },
         "graph": {"partitions": len(brain.residents), "bytes": brain.residents.size_bytes},
         "embedding": {
-            "state": brain.embedder.state,
+            # Not before the ledger knows whose vectors it holds: what is written earlier waits for its own.
+            "state": "loading" if brain.meaning.stored is None and encoder else brain.embedder.state,
             "model": brain.settings.embedding.model,
             "fingerprint": None if encoder is None else encoder.fingerprint,
             "problem": problem_of_model,

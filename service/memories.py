@@ -1,20 +1,16 @@
 """The use cases of the brain view that read: get, search, list, count."""
 
 import asyncio
-import base64
-import binascii
-import hashlib
+from types import NoneType
 from typing import Any, cast
 
-import orjson
-
 from models.answers import Reply
-from models.errors import invalid
 from models.requests import GetMemory, SearchMemories
 from models.scope import Caller
 from models.view_requests import GetStats, ListMemories
 from service import finding
 from service.brain import Brain, Source
+from service.cursors import cursor_of, mark_of, read_cursor
 from service.fields import entity_tag, memory_fields
 from service.inclusion import included
 from service.moment import moment
@@ -69,7 +65,7 @@ async def page(brain: Brain, caller: Caller, request: ListMemories) -> Reply:
         request.order == "newest",
         request.as_of,
     )
-    after, at = _read_cursor(request.cursor, listing)
+    after, at = read_cursor(request.cursor, mark_of(listing), (int, (int, NoneType))) or (None, None)
     now = brain.clock()
     if request.as_of is not None:
         now = min(now, request.as_of)
@@ -81,7 +77,7 @@ async def page(brain: Brain, caller: Caller, request: ListMemories) -> Reply:
     body = {
         # From memory where it is there, else as the record just loaded: the graph's, either way.
         "memories": [memory_fields(memory, "graph", now) for memory in shown],
-        "next_cursor": _cursor(shown[-1].seq, at, listing) if more else None,
+        "next_cursor": cursor_of(mark_of(listing), shown[-1].seq, at) if more else None,
         "total": total,
     }
     return Reply(body)
@@ -113,31 +109,3 @@ async def stats(brain: Brain, caller: Caller, request: GetStats) -> Reply:
         "fingerprint": brain.meaning.fingerprint(),
     }
     return Reply(body)
-
-
-def _cursor(seq: int, at: int | None, listing: Listing) -> str:
-    return base64.urlsafe_b64encode(orjson.dumps([seq, at, _filters(listing)])).decode().rstrip("=")
-
-
-def _read_cursor(cursor: str | None, listing: Listing) -> tuple[int | None, int | None]:
-    """After which event to go on, and as of which event."""
-    if cursor is None:
-        return None, None
-    try:
-        seq, at, filters = orjson.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-    except (ValueError, binascii.Error, TypeError):
-        raise invalid("cursor", "is not one of ours; start again without it") from None
-    if not _is_event(seq) or (at is not None and not _is_event(at)):
-        raise invalid("cursor", "is not one of ours; start again without it")
-    if filters != _filters(listing):
-        raise invalid("cursor", "belongs to another list; keep the filters, or start again without it")
-    return seq, at
-
-
-def _is_event(value: Any) -> bool:
-    return type(value) is int and 0 <= value < 2**63
-
-
-def _filters(listing: Listing) -> str:
-    """Tells whether a cursor and a request go together, without showing what was asked."""
-    return hashlib.sha256(repr(listing).encode()).hexdigest()[:16]

@@ -1,16 +1,11 @@
 """The use cases that read raw messages: list sessions, read one, search in all. They write nothing."""
 
 import asyncio
-import base64
-import binascii
-import hashlib
 from collections.abc import Callable
 from datetime import datetime
 from itertools import islice
 from typing import Any
 from zoneinfo import ZoneInfo
-
-import orjson
 
 from models.answers import Reply
 from models.errors import ConflictState, FieldError, InvalidArgument, invalid
@@ -22,6 +17,7 @@ from models.raw_times import bound
 from models.redaction import redact
 from models.scope import Caller
 from service.brain import Brain
+from service.cursors import cursor_of, mark_of, read_cursor
 from stores import raw_reading
 from stores.raw_listing import Listed, Listing, Window
 from stores.raw_reading import Place, RawMessage, Search, Session
@@ -126,8 +122,8 @@ async def messages(brain: Brain, caller: Caller, request: GetRawMessages) -> Rep
         with brain.ledger.snapshot() as connection:
             found = raw_reading.sessions_named(connection, caller.scope, caller.user, name)
             session = _the_one(name, found)
-            mark = _digest([*name, None if session is None else session.name.host, caller.user])
-            cursor = _read_cursor(request.cursor, mark, (int, int, int, str))
+            mark = mark_of([*name, None if session is None else session.name.host, caller.user])
+            cursor = read_cursor(request.cursor, mark, (int, int, int, str), _MARK)
             if session is None:
                 return _page(name, None, None, [], 0, None)
             hashed = session.content_hash
@@ -135,7 +131,9 @@ async def messages(brain: Brain, caller: Caller, request: GetRawMessages) -> Rep
             if cursor is not None:
                 last, hashed, after = cursor[2], cursor[3], Place(*cursor[:2])
             rows, total = raw_reading.page(connection, session.session_row, last, after, limit + 1)
-        more = _cursor(mark, *rows[limit - 1].place, last, hashed) if len(rows) > limit else None
+        more = None
+        if len(rows) > limit:
+            more = cursor_of(mark, *rows[limit - 1].place, last, hashed, prefix=_MARK)
         return _page(session.name, session, hashed, rows[:limit], total, more)
 
     return Reply(await asyncio.to_thread(read))
@@ -218,8 +216,8 @@ async def search(brain: Brain, caller: Caller, request: SearchRaw) -> Reply:
         bound("since", request.since),
         bound("until", request.until, end=True),
     )
-    mark = _digest(repr(wanted))
-    cursor = _read_cursor(request.cursor, mark, (int, int))
+    mark = mark_of(wanted)
+    cursor = read_cursor(request.cursor, mark, (int, int), _MARK)
     before = None if cursor is None else Place(*cursor)
 
     def read() -> list[RawMessage]:
@@ -231,7 +229,7 @@ async def search(brain: Brain, caller: Caller, request: SearchRaw) -> Reply:
     snippet: Callable[[str], str] = Wanted(request.query).snippet
     body = {
         "messages": [_hit(row, snippet(row.content)) for row in shown],
-        "next_cursor": _cursor(mark, *shown[-1].place) if len(found) > len(shown) else None,
+        "next_cursor": cursor_of(mark, *shown[-1].place, prefix=_MARK) if len(found) > len(shown) else None,
     }
     return Reply(body)
 
@@ -251,30 +249,3 @@ def _hit(row: RawMessage, snippet: str) -> dict[str, Any]:
         "session_id": row.session_id,
         "session_ref": ref,
     }
-
-
-def _digest(value: Any) -> str:
-    """Tells whether a cursor and a request go together, without showing what was asked."""
-    return hashlib.sha256(orjson.dumps(value)).hexdigest()[:16]
-
-
-def _cursor(mark: str, *place: int | str) -> str:
-    return _MARK + base64.urlsafe_b64encode(orjson.dumps([mark, *place])).decode().rstrip("=")
-
-
-def _read_cursor(cursor: str | None, mark: str, types: tuple[type, ...]) -> list[Any] | None:
-    """What a cursor of ours says. Raises InvalidArgument for another, or one of another selection."""
-    if cursor is None:
-        return None
-    place: list[Any]
-    try:
-        body = cursor.removeprefix(_MARK)
-        told, *place = orjson.loads(base64.b64decode(body + "=" * (-len(body) % 4), b"-_", validate=True))
-    except (ValueError, binascii.Error, TypeError):
-        raise invalid("cursor", "is not one of ours; start again without it") from None
-    numbers = all(-(2**63) <= part < 2**63 for part in place if type(part) is int)
-    if not cursor.startswith(_MARK) or [type(part) for part in place] != [*types] or not numbers:
-        raise invalid("cursor", "is not one of ours; start again without it")
-    if told != mark:
-        raise invalid("cursor", "belongs to another selection; keep it, or start again without the cursor")
-    return place

@@ -100,6 +100,7 @@ class Found:
 class Result:
     hits: tuple[Found, ...]
     candidates: int  # rows that passed the filters
+    waiting: int = 0  # those of them that are found by words only, since they are not embedded yet
 
 
 def search(
@@ -146,7 +147,8 @@ def search(
         lambda row: (current[row], trusted["authority"][row]),
     )
     hits = tuple(_found(plan, evidence, corpus, order, place) for place in range(len(order.rows)))
-    return Result(hits, candidates)
+    waiting = int(np.isnan(evidence.dense[eligible]).sum()) if query is not None else 0
+    return Result(hits, candidates, waiting)
 
 
 def _same(memory: Memory) -> object:

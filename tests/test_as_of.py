@@ -36,7 +36,6 @@ class Known:
     tags: tuple[str, ...]
     status: str = "active"
     evidence: tuple[str, ...] = ()
-    version: int = 1
 
 
 World = dict[str, Known]
@@ -56,11 +55,8 @@ class Model:
         return next((world for moment, world in reversed(self.moments) if moment <= time), {})
 
     def change(self, time: int, memory_id: str, **values: Any) -> None:
-        """Another state of a memory, unless nothing differs."""
-        old = self.now[memory_id]
-        new = replace(old, **values)
-        if new != old:
-            new = replace(new, version=old.version + 1)
+        """Another state of a memory."""
+        new = replace(self.now[memory_id], **values)
         self.moments.append((time, {**self.now, memory_id: new}))
 
     def expected(self, memory_id: str, time: int) -> Known | str:
@@ -138,7 +134,6 @@ def shown(memory: JSON) -> Known:
         tuple(memory["tags"]),
         memory["status"],
         tuple(details["evidence_ids"]),
-        details["version"],
     )
 
 

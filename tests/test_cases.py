@@ -162,8 +162,12 @@ def test_case_15_every_id_in_an_answer_works_at_once(api: Api) -> None:
     for answer in (single, merged, talk, *batch):
         assert answer["memory"]["memory_id"] in answer["memory_ids"]
         for id in answer["memory_ids"]:
-            text = api.memory(id)["content"]
-            assert id in {hit["memory_id"] for hit in api.search(text, limit=100)["results"]}
+            memory = api.memory(id, include="details")
+            # Of equal texts one is shown; each in its own session.
+            session = memory["details"]["session_id"]
+            within = {} if session is None else {"session_id": session}
+            found = api.search(memory["content"], limit=100, **within)["results"]
+            assert id in {hit["memory_id"] for hit in found}
             assert api.add(f"About {id}.", evidence_ids=[id])["memory"]
     assert {id for answer in (single, talk) for id in answer["memory_ids"]} <= {
         memory["memory_id"] for memory in api.list(limit=100)["memories"]

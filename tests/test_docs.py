@@ -46,6 +46,7 @@ NOT_RUN = {
     ("cli.md", "brain models export"),
     ("cli.md", "brain --install-completion"),
     ("mcp.md", "claude mcp add"),
+    ("security.md", ".venv/bin/python -m tests.injection.measure"),
     ("faults.md", ".venv/bin/python -m tests.schema_fixture"),
 }
 

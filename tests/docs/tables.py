@@ -74,8 +74,8 @@ def errors() -> str:
     return table(("code", "status", "retryable", "what it means", "next move"), rows)
 
 
-def _by_status(error: type[BrainError]) -> tuple[int, str]:
-    return error.status, error.code
+def _by_status(error: type[BrainError]) -> tuple[int, str, str]:
+    return error.status, error.code, error.title
 
 
 def settings() -> str:
