@@ -38,9 +38,9 @@ async def rescan(brain: Brain) -> int:
     after = count = 0
     while found := await asyncio.to_thread(_page, brain, after):
         after = found[-1].seq
-        marked = await asyncio.to_thread(_marked, found)
+        marked = await asyncio.to_thread(unmarked, found)
         if marked:
-            count += await brain.write(partial(_mark, marked=marked))
+            count += await brain.write(partial(mark, marked=marked))
     await asyncio.wrap_future(brain.ledger.put_setting(RULES, RULES_VERSION))
     return count
 
@@ -59,8 +59,8 @@ def _page(brain: Brain, after: int) -> list[Memory]:
         return written_after(connection, after, AT_ONCE)
 
 
-def _marked(found: Sequence[Memory]) -> list[Marked]:
-    """Those with a mark that they don't have yet."""
+def unmarked(found: Sequence[Memory]) -> list[Marked]:
+    """Those that lack a mark which their text gives them, with all of its marks. For a thread."""
     marks = ((memory, scan(_text(memory))) for memory in found)
     return [
         (memory, reasons)
@@ -74,7 +74,8 @@ def _text(memory: Memory) -> str:
     return f"{memory.content}\n{topic}" if topic else memory.content
 
 
-def _mark(transaction: Transaction, marked: Sequence[Marked]) -> int:
+def mark(transaction: Transaction, marked: Sequence[Marked]) -> int:
+    """Mark memories, and quarantine what is to be. Returns how many were still there."""
     count = 0
     for seen, reasons in marked:
         system = Caller(seen.partition.scope, None, frozenset(), "rescan", SYSTEM)

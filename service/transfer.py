@@ -21,6 +21,7 @@ from models.requests import Request as Input
 from models.scope import Caller
 from models.transfer import Carried, carried_from, header, line_of
 from service.brain import Brain
+from service.rescan import mark, unmarked
 from service.responses import document, problem
 from service.validation import validate
 from stores import exports
@@ -105,10 +106,15 @@ async def import_lines(
     numbered = await asyncio.to_thread(lambda: [_numbered(line, options) for line in lines if line.strip()])
     arrivals = [one.arrival for one in numbered if isinstance(one.arrival, Arrival)]
     act = Act(caller, "import", brain.meaning.fingerprint())
+    sensitive = await asyncio.to_thread(unmarked, [one.carried.memory for one in arrivals])
 
     def write(transaction: Transaction) -> Taken:
         if not options.dry_run:
             taken = take_in(act, transaction, arrivals)
+            fates = zip(arrivals, taken.fates, strict=True)
+            new = {one.carried.memory.memory_id for one, fate in fates if fate in ("added", "updated")}
+            # A file says nothing of the rules of today.
+            mark(transaction, [one for one in sensitive if one[0].memory_id in new])
             if options.finish:
                 settle_imports(act, transaction)
             return taken
