@@ -10,8 +10,9 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 import uvicorn
@@ -30,7 +31,6 @@ from service.connections import Connection
 from service.expiry import keep_sweeping
 from service.gate import Gate
 from service.keys import routes as key_routes
-from service.mcp_tools import build_server, http_call, streamable_http
 from service.metrics import Metrics
 from service.rate import RateLimit
 from service.raw_cursors import routes as cursor_routes
@@ -42,6 +42,9 @@ from service.transfer import routes as transfer_routes
 from stores.keys import KeyRing
 from stores.lock import DataDirectoryLock, Owner
 from stores.vdb import Vdb
+
+if TYPE_CHECKING:
+    from service.mcp_tools import HttpDoor
 
 log = structlog.get_logger()
 
@@ -75,21 +78,18 @@ def build_brain(
     )
 
 
-def build_app(brain: Brain, keys: KeyRing, token: str) -> ASGIApp:
-    """The HTTP and MCP doors of a brain that somebody else starts and closes. `keys` are loaded."""
+def build_app(brain: Brain, keys: KeyRing, token: str, *, mcp: bool = True) -> ASGIApp:
+    """The HTTP door of a brain that somebody else starts and closes, and the MCP door at /mcp unless `mcp` is
+    false. `keys` are loaded."""
     settings = brain.settings
     metrics = Metrics(brain)
-    names = [*(f"[{name}]" if ":" in name else name for name in LOOPBACK), *settings.server.allowed_hosts]
-    hosts = [host for name in names for host in (name, f"{name}:*")]
-    door = streamable_http(
-        build_server(http_call(brain), settings.mcp.toolsets),
-        hosts,
-        [f"{scheme}://{host}" for scheme in ("http", "https") for host in hosts],
-    )
+    doors = [_mcp_door(brain)] if mcp else []
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        async with door.run():
+        async with AsyncExitStack() as open_doors:
+            for door in doors:
+                await open_doors.enter_async_context(door.run())
             yield
             await rebuild.close()
 
@@ -102,7 +102,7 @@ def build_app(brain: Brain, keys: KeyRing, token: str) -> ASGIApp:
         *rebuild_routes(rebuild),
     ]
     app = Starlette(
-        routes=[*http_api.routes(brain, metrics), door.route, *internal],
+        routes=[*http_api.routes(brain, metrics), *(door.route for door in doors), *internal],
         lifespan=lifespan,
         exception_handlers={404: http_api.refuse, 405: http_api.refuse, Exception: http_api.fail},
     )
@@ -111,6 +111,23 @@ def build_app(brain: Brain, keys: KeyRing, token: str) -> ASGIApp:
     rate = RateLimit(limits.requests_per_second, limits.burst) if limits.requests_per_second else None
     callers = Callers(keys, token, brain.clock, rate=rate, hosts=settings.server.allowed_hosts)
     return Gate(app, http_api.Shortcuts(brain), metrics, callers)
+
+
+def _mcp_door(brain: Brain) -> "HttpDoor":
+    from service.mcp_tools import (  # half a second, for whoever serves
+        build_server,
+        http_call,
+        streamable_http,
+    )
+
+    settings = brain.settings
+    names = [*(f"[{name}]" if ":" in name else name for name in LOOPBACK), *settings.server.allowed_hosts]
+    hosts = [host for name in names for host in (name, f"{name}:*")]
+    return streamable_http(
+        build_server(http_call(brain), settings.mcp.toolsets),
+        hosts,
+        [f"{scheme}://{host}" for scheme in ("http", "https") for host in hosts],
+    )
 
 
 class _Server(uvicorn.Server):
@@ -124,16 +141,22 @@ class _Server(uvicorn.Server):
 
 @asynccontextmanager
 async def serving(
-    settings: Settings, *, port: int, host: str = "127.0.0.1", brain: Brain | None = None
+    settings: Settings,
+    *,
+    port: int,
+    host: str = "127.0.0.1",
+    brain: Brain | None = None,
+    mcp: bool = True,
 ) -> AsyncIterator[Owner]:
-    """A whole server in this process, on `port` (0: any). The caller holds the lock of the data directory.
-    Gives where it listens; ends with every acknowledged write on disk. Raises SettingsError."""
+    """A whole server in this process, on `port` (0: any), with /mcp unless `mcp` is false. The caller holds
+    the lock of the data directory. Gives where it listens; ends with every acknowledged write on disk. Raises
+    SettingsError."""
     brain = brain or build_brain(settings)
     token = secrets.token_urlsafe(32)
     with _bound(host, port) as listening:
         server = _Server(
             uvicorn.Config(
-                await _started(brain, host, token),
+                await _started(brain, host, token, mcp=mcp),
                 loop="uvloop",
                 http=Connection,
                 log_config=None,
@@ -162,7 +185,7 @@ async def serving(
             await brain.close()
 
 
-async def _started(brain: Brain, host: str, token: str) -> ASGIApp:
+async def _started(brain: Brain, host: str, token: str, *, mcp: bool) -> ASGIApp:
     """Start the brain; its doors. A start that fails leaves nothing behind."""
     await brain.start()
     try:
@@ -173,7 +196,7 @@ async def _started(brain: Brain, host: str, token: str) -> ASGIApp:
                 f"server.host {host}: without keys only this machine is served: "
                 f"{', '.join(sorted(LOOPBACK))}. Make a key first: brain keys create."
             )
-        return build_app(brain, keys, token)
+        return build_app(brain, keys, token, mcp=mcp)
     except BaseException:
         await brain.close()
         raise

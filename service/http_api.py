@@ -1,5 +1,6 @@
 """The HTTP door: one Starlette route for each path, derived from the registry."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
 from typing import Any
@@ -135,8 +136,6 @@ def _matches(headers: Headers, etag: str) -> bool:
 
 
 def _service_routes(brain: Brain, metrics: Metrics) -> Iterable[Route]:
-    published = openapi_document()
-
     async def healthz(_: Request) -> Response:
         return document({"status": "ok"})
 
@@ -145,7 +144,7 @@ def _service_routes(brain: Brain, metrics: Metrics) -> Iterable[Route]:
         return document(status, 503 if status["status"] == "unavailable" else 200)
 
     async def openapi(_: Request) -> Response:
-        return document(published)
+        return document(await asyncio.to_thread(openapi_document))
 
     async def metrics_text(_: Request) -> Response:
         return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -22,7 +22,6 @@ from service.question import Asked, named_actors, proper_names, unread, wanted_m
 from service.ranking import Evidence, Order
 from service.relevance import absolute_relevance
 from service.strangers import names_stranger, names_unknown_code
-from service.trust import Recipe
 from service.weights import Weights
 from stores.marks import MARKS
 from stores.resident import Snapshot
@@ -50,12 +49,12 @@ class Plan:
     identifiers: tuple[str, ...]
     asked: Asked
     weights: Weights
-    recipe: Recipe
+    recipe: trust.Recipe
     now: int
 
     @classmethod
     def of(
-        cls, request: SearchMemories, actors: Sequence[str], weights: Weights, recipe: Recipe, now: int
+        cls, request: SearchMemories, actors: Sequence[str], weights: Weights, recipe: trust.Recipe, now: int
     ) -> "Plan":
         named = tuple(named_actors(request.query, actors))
         bare = without_actors(request.query, named)
@@ -100,7 +99,7 @@ class Found:
 class Result:
     hits: tuple[Found, ...]
     candidates: int  # rows that passed the filters
-    waiting: int = 0  # those of them that are found by words only, since they are not embedded yet
+    waiting: int = 0  # of them, not embedded yet and so found by words only
 
 
 def search(
@@ -147,8 +146,7 @@ def search(
         lambda row: (current[row], trusted["authority"][row]),
     )
     hits = tuple(_found(plan, evidence, corpus, order, place) for place in range(len(order.rows)))
-    waiting = int(np.isnan(evidence.dense[eligible]).sum()) if query is not None else 0
-    return Result(hits, candidates, waiting)
+    return Result(hits, candidates, 0 if query is None else int(np.isnan(evidence.dense[eligible]).sum()))
 
 
 def _same(memory: Memory) -> object:

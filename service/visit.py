@@ -27,7 +27,7 @@ async def visiting(settings: Settings, *, with_model: bool, with_vdb: bool = Fal
         await brain.vdb.close()  # what is closed before the start never starts
     if not with_model:
         brain.embedder.close()
-    async with app.serving(settings, port=0, brain=brain) as owner:
+    async with app.serving(settings, port=0, brain=brain, mcp=False) as owner:
         if with_model:
             await _wait_for_vectors(brain)
         yield owner
