@@ -84,6 +84,14 @@ def test_a_transcript_becomes_an_observation_and_a_fact_that_lead_back_to_it(vie
     number = view.api.memory(added["memory_id"], include="details")["details"]["number"]
     assert view.detail(number)["temporal_facts"][0]["object"] == "cold"
 
+    recalled = view.call("recall", query="cold timetable cache")
+    assert added["memory_id"] in {one["id"] for one in recalled["memories"]}
+    for act in ("promote", "pin"):
+        view.call(act, id=added["memory_id"], reason="It was measured.")
+    assert [one["id"] for one in view.call("recall", limit=1)["anchors"]] == [added["memory_id"]]
+    pinned = succeeded(view.api.get("/brain/profile"))["pinned"]
+    assert [one["source_raw_memory_id"] for one in pinned] == [message["memory_id"]]
+
 
 def test_versions_that_come_at_once_leave_one_head_and_no_id_twice(http_view: View) -> None:
     def save(number: int) -> Any:
