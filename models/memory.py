@@ -68,9 +68,9 @@ class Memory:
     layer: Layer
     content: str
     source_authority: Authority
-    gmt_created: int
-    seq: int
-    number: int
+    gmt_created: int = 0  # this and the next two: 0 until the ledger gives the memory its place
+    seq: int = 0
+    number: int = 0
     memory_at: int | None = None
     actor: str | None = None
     project: str = ""
@@ -116,3 +116,8 @@ class Memory:
         values["state"] = State.from_row(row["state"])
         values["details"] = details_from(row["kind"], row.get("details"))
         return cls(**values)
+
+
+def united(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
+    """Both, each once, in their order: ids or tags of a state."""
+    return tuple(dict.fromkeys((*first, *second)))

@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 
 from models import verbatim
 from models.answers import Added, Reply
-from models.confidence import appraised
 from models.draft import Draft, content_key
 from models.errors import BrainError, FieldError, InvalidArgument, MemoryForgotten
 from models.facts import Fact
@@ -189,9 +188,6 @@ def _draft(
         layer=request.layer or ("l1_raw" if kind == "message" else "l2_fact"),
         content=content,
         source_authority=request.source_authority,
-        gmt_created=0,
-        seq=0,
-        number=0,
         memory_at=memory_at,
         actor=actor,
         project=request.project,
@@ -203,7 +199,6 @@ def _draft(
         details=details,
         state=state,
     )
-    memory = replace(memory, state=appraised(memory, state.standing))
     terms, key = analyze(content, actor), content_key(content)
     return Draft(memory, terms, key, None, request.on_duplicate, request.on_conflict)
 

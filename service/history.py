@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 from models.answers import Reply
-from models.confidence import appraised
 from models.draft import Draft, content_key
 from models.errors import MemoryForgotten
 from models.history_clock import started
@@ -87,9 +86,6 @@ def _draft(brain: Brain, caller: Caller, request: Remember) -> Draft:
         layer=layer_of(request.material_type),
         content=content,
         source_authority="informal",
-        gmt_created=0,
-        seq=0,
-        number=0,
         memory_at=None if request.event_at is None else epoch_ms(request.event_at),
         session_id=request.session_id,
         session_key=request.session_id,
@@ -97,7 +93,6 @@ def _draft(brain: Brain, caller: Caller, request: Remember) -> Draft:
         origin_id=request.origin_id,
         state=state,
     )
-    memory = replace(memory, state=appraised(memory, state.standing))
     return Draft(memory, analyze(content, None), content_key(content), None, "keep")
 
 

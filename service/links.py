@@ -9,11 +9,11 @@ from models.view_requests import GetRelated, Link
 from service.brain import Brain
 from service.fields import fact_fields, link_fields, memory_fields
 from service.moment import Present
+from service.once import once, replayed
 from service.walk import Walk
 from stores import links
 from stores.acts import Act
 from stores.changes import Edge
-from stores.idempotency import Once
 from stores.writer import Transaction
 
 
@@ -57,14 +57,9 @@ async def _write(
         raise invalid("to_id", "must name another memory than from_id")
     edge = Edge(request.from_id, request.type, request.to_id)
     who = Act(caller, operation, brain.meaning.fingerprint())
-    key = request.idempotency_key
-    once = None if key is None else Once(operation, key, request.model_dump(exclude={"idempotency_key"}))
 
-    def write(transaction: Transaction) -> tuple[bool, bool]:
-        if once is None:
-            return act(who, transaction, edge), False
-        done, again = once.run(transaction, caller, lambda: {outcome: act(who, transaction, edge)})
-        return done[outcome], again
+    def write(transaction: Transaction) -> dict[str, bool]:
+        return {outcome: act(who, transaction, edge)}
 
-    done, replayed = await brain.write(write)
-    return Reply({**link_fields(edge), outcome: done, **({"replayed": True} if replayed else {})})
+    done, again = await once(brain, caller, operation, request, write)
+    return Reply(link_fields(edge) | done | replayed(again))

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from models.confidence import appraised
 from models.draft import Draft, content_key
 from models.errors import MemoryForgotten
 from models.injection import scan
@@ -51,16 +50,12 @@ async def draft_of(brain: Brain, caller: Caller, text: Text) -> Draft:
         layer=text.layer,
         content=text.content,
         source_authority="informal",
-        gmt_created=0,
-        seq=0,
-        number=0,
         memory_at=text.memory_at,
         project=text.project,
         session_id=text.session_id,
         details=text.details,
         state=state,
     )
-    memory = replace(memory, state=appraised(memory, state.standing))
     [embedded] = await brain.meaning.of_documents([text.content])
     return Draft(memory, terms, key, embedded, "keep")
 

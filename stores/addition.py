@@ -16,7 +16,7 @@ from models.errors import (
     Duplicate,
     invalid,
 )
-from models.memory import Memory
+from models.memory import Memory, united
 from stores.acts import Act
 from stores.amendment import supersede
 from stores.appraisal import settle
@@ -75,8 +75,8 @@ class Addition:
         mine, theirs = equal.state, draft.memory.state
         state = replace(
             mine,
-            tags=_union(mine.tags, theirs.tags),
-            evidence_ids=_union(mine.evidence_ids, theirs.evidence_ids),
+            tags=united(mine.tags, theirs.tags),
+            evidence_ids=united(mine.evidence_ids, theirs.evidence_ids),
         )
         if len(state.tags) > MAX_TAGS:
             raise invalid("tags", f"with those of the equal memory {equal.memory_id} over {MAX_TAGS}")
@@ -199,11 +199,11 @@ def _raised(draft: Draft, equal: Memory) -> Draft:
     """The draft as the successor of an equal memory of a lower authority, with its tags and evidence."""
     mine, theirs = draft.memory.state, equal.state
     drawn = draft.memory.layer in DRAWN  # then what the lower one was drawn from would lower this one too
-    evidence = mine.evidence_ids if drawn else _union(mine.evidence_ids, theirs.evidence_ids)
+    evidence = mine.evidence_ids if drawn else united(mine.evidence_ids, theirs.evidence_ids)
     state = replace(
         mine,
         supersedes=(equal.memory_id,),
-        tags=_union(mine.tags, theirs.tags)[:MAX_TAGS],
+        tags=united(mine.tags, theirs.tags)[:MAX_TAGS],
         evidence_ids=evidence[:MAX_EVIDENCE],
     )
     return replace(draft, memory=replace(draft.memory, state=state))
@@ -214,7 +214,3 @@ def _has_vectors(transaction: Transaction, memory_id: str, fingerprint: str | No
         vectors.c.memory_id == memory_id, vectors.c.fingerprint == fingerprint
     )
     return transaction.execute(query.limit(1)).first() is not None
-
-
-def _union(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*first, *second)))

@@ -11,7 +11,7 @@ from models.authority import rank
 from models.confidence import start_of
 from models.errors import LowerAuthority
 from models.identity import uuid7
-from models.memory import Memory, State
+from models.memory import Memory, State, united
 from models.sources import key_of
 from models.verdict import CONFLICTS, REASONS, Rule, Ruling, agrees, judge_facts, strength
 from stores.acts import Act
@@ -89,7 +89,7 @@ class Contest:
         """The memory's own state after it."""
         state = self.memory.state
         replaced = tuple(old.memory_id for old in self.replaced)
-        state = replace(state, supersedes=_united(state.supersedes, replaced))
+        state = replace(state, supersedes=united(state.supersedes, replaced))
         if self.newer is not None:
             return replace(state, status="superseded", superseded_by=(self.newer.memory_id,))
         return replace(state, status="conflicted") if self.lost else state
@@ -103,7 +103,7 @@ class Contest:
             state = replace(old.state, status="superseded", superseded_by=(id,))
             moved.append(act.change(transaction, old, state, ("status", "superseded_by")))
         if self.newer is not None:
-            state = replace(self.newer.state, supersedes=_united(self.newer.state.supersedes, (id,)))
+            state = replace(self.newer.state, supersedes=united(self.newer.state.supersedes, (id,)))
             link = Edge(self.newer.memory_id, "supersedes", id)
             act.change(transaction, self.newer, state, ("supersedes",), links=(link,))
         else:
@@ -198,7 +198,3 @@ def open_conflict(
     insert_edges(transaction, (edge,), seq)
     transaction.changes.append(Change(one, edges=(edge,)))
     return conflict_id
-
-
-def _united(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*first, *second)))

@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import and_, bindparam, func, select
 
 from models.authority import lowest
-from models.confidence import DRAWN
+from models.confidence import DRAWN, appraised
 from models.draft import Draft
 from models.errors import MemoryForgotten, MemoryNotFound, PositionTaken, invalid
 from models.memory import Memory
@@ -91,7 +91,13 @@ def insert_memory(act: Act, transaction: Transaction, draft: Draft, *, free: boo
     memory = draft.memory if free else seated(transaction, draft.memory)
     written = {"content": memory.content}  # and nothing else: the audit compares it with the memory
     seq = act.event(transaction, memory.partition, memory.memory_id, changed=written)
-    memory = replace(memory, seq=seq, gmt_created=transaction.now, number=next_number(transaction, memory))
+    memory = replace(
+        memory,
+        seq=seq,
+        gmt_created=transaction.now,
+        number=next_number(transaction, memory),
+        state=appraised(memory, memory.state.standing),
+    )
     id = memory.memory_id
     transaction.new_contents.add((*memory.partition, draft.content_key))
     transaction.insert(memories, [memory_values(memory, draft.content_key)])

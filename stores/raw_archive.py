@@ -7,7 +7,6 @@ from typing import Any
 
 from sqlalchemy import select, update
 
-from models.confidence import appraised
 from models.draft import Draft
 from models.errors import ConflictState
 from models.memory import Memory, State
@@ -177,16 +176,13 @@ class Archive:
         provenance = Provenance()
         if one.reasons:
             provenance = replace(provenance, security_sensitive=True, sensitivity_reasons=one.reasons)
-        memory = Memory(
+        return Memory(
             memory_id=one.memory_id,
             partition=self.act.caller.home,
             kind="message",
             layer="l1_raw",
             content=one.content,
             source_authority="informal",
-            gmt_created=0,
-            seq=0,
-            number=0,
             memory_at=one.at,
             project=name.project,
             session_id=name.session_id,
@@ -205,7 +201,6 @@ class Archive:
             ),
             state=State(provenance=provenance),
         )
-        return replace(memory, state=appraised(memory, memory.state.standing))
 
 
 def bring(
