@@ -2,7 +2,7 @@
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
-MODEL := models/weights/onnx/all-MiniLM-L6-v2/export.json
+MODEL := models/weights/onnx/all-MiniLM-L6-v2+multilingual-e5-small/vectors/export.json
 
 .PHONY: serve test bench soak docs lint lock clean
 

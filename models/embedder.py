@@ -16,7 +16,16 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from models.embedding import BATCH, CHUNK_OVERLAP, EmbeddingError, Encoder, Encoding, Floats, normalise
+from models.embedding import (
+    BATCH,
+    CHUNK_OVERLAP,
+    Chunk,
+    EmbeddingError,
+    Encoder,
+    Encoding,
+    Floats,
+    normalise,
+)
 from models.token_codes import Embedded, TokenCodes, pack
 
 RUN_PIECES = 128  # at about 0.25 ms each on one core; a chunk that is longer runs alone
@@ -61,7 +70,7 @@ class _Job:
     query: bool
     most: int | None = None  # chunks; the rest of the text is left out
     future: Future[Any] = field(default_factory=Future)
-    chunks: list[list[int]] = field(default_factory=list)  # empty until the thread cuts the text
+    chunks: list[Chunk] = field(default_factory=list)  # empty until the thread cuts the text
     encodings: dict[int, Any] = field(default_factory=dict)  # by the chunk's index
 
 
@@ -241,7 +250,7 @@ class Embedder:
     def _cut(self, encoder: Encoder, job: _Job) -> None:
         if not job.chunks:
             with _on_error(lambda cause: self._fail(job, EncodeFailed(type(cause).__name__), cause)):
-                chunks = encoder.chunk(job.text) or [[]]  # never none: such a job would never end
+                chunks = encoder.chunk(job.text) or [Chunk()]  # never none: such a job would never end
                 job.chunks = chunks[: job.most]
 
     def _encode(self, encoder: Encoder, run: list[_Slice]) -> None:

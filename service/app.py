@@ -20,8 +20,9 @@ from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
 from models.embedder import Embedder
-from models.embedding import EXPORTS, Encoder, ExportMissing, ExportRefused, OnnxEncoder
+from models.embedding import EXPORTS, Encoder, ExportMissing, ExportRefused
 from models.identity import uuid7
+from models.multilingual import open_encoder
 from service import http_api
 from service.brain import Brain
 from service.callers import LOOPBACK, Callers
@@ -237,12 +238,12 @@ def encoder_for(settings: Settings) -> Encoder:
     model = settings.embedding.model
     target = export_directory(settings)
     with contextlib.suppress(ExportMissing, ExportRefused):
-        return OnnxEncoder(model, target)
+        return open_encoder(model, target)
     log.info("exporting the embedding model; until then search goes by words", target=str(target))
     # In a child: torch and sentence-transformers take ten seconds and half a gigabyte to import.
     command = [sys.executable, "-m", "service.export", model, str(target)]
     subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=sys.stderr.fileno())
-    return OnnxEncoder(model, target)
+    return open_encoder(model, target)
 
 
 def model_loader(settings: Settings) -> Callable[[str], Encoder]:

@@ -135,18 +135,20 @@ def export(config: ConfigFile = None) -> None:
     """Export the embedding model to ONNX.
 
     It is checked against the reference; what is there already is skipped."""
-    from models.embedding import EmbeddingError, OnnxEncoder, export_onnx
+    from models.embedding import EmbeddingError
+    from models.exporting import export_model
+    from models.multilingual import open_encoder
     from service.app import export_directory
 
     settings = settings_of(config, {})
     try:
         target = export_directory(settings)
         try:
-            OnnxEncoder(settings.embedding.model, target)
+            open_encoder(settings.embedding.model, target)
             typer.echo(f"{target} is up to date.", err=True)
         except EmbeddingError:
-            typer.echo(f"Exporting {settings.embedding.model}; this takes about half a minute.", err=True)
-            facts = export_onnx(settings.embedding.model, target)
+            typer.echo(f"Exporting {settings.embedding.model}; this takes about a minute.", err=True)
+            facts = export_model(settings.embedding.model, target)
             typer.echo(f"Exported to {target}: {facts}", err=True)
     except EmbeddingError as error:
         give_up(str(error), USAGE)

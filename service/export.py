@@ -4,9 +4,9 @@ of its own, because it imports torch."""
 import sys
 from pathlib import Path
 
-from models.embedding import export_onnx
+from models.exporting import export_model
 
 if __name__ == "__main__":
     model, target = sys.argv[1:]
-    facts = export_onnx(model, Path(target))
+    facts = export_model(model, Path(target))
     sys.stderr.write(f"exported {model} to {target}: {facts}\n")

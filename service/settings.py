@@ -64,7 +64,7 @@ class Data(_Section):
 
 
 class Embedding(_Section):
-    model: str = "all-MiniLM-L6-v2"
+    model: str = "all-MiniLM-L6-v2+multilingual-e5-small"
     export_directory: str = ""
 
 

@@ -12,7 +12,7 @@ import structlog
 from sqlalchemy import select
 
 from models.embedder import compact
-from models.embedding import Encoder, Floats
+from models.embedding import Chunk, Encoder, Floats
 from models.token_codes import Embedded, TokenCodes
 from stores.inserts import replace_vectors
 from stores.ledger import Ledger
@@ -24,7 +24,7 @@ log = structlog.get_logger()
 WINDOW = 256  # memories in one commit
 RUN = 16  # chunks between two looks whether somebody waits for the processor
 
-Chunk = tuple[Floats, TokenCodes]
+Kept = tuple[Floats, TokenCodes]
 Mark = Callable[[Transaction, str], None]
 """Told in each window's transaction which memory was the last."""
 
@@ -72,7 +72,7 @@ class EmbeddingRun:
         cut = await asyncio.to_thread(lambda: {id: self._chunks(id, text) for id, text in texts.items()})
         pieces = [(id, number) for id, chunks in cut.items() for number in range(len(chunks))]
         pieces.sort(key=lambda one: len(cut[one[0]][one[1]]))
-        made: dict[str, dict[int, Chunk]] = {}
+        made: dict[str, dict[int, Kept]] = {}
         for start in range(0, len(pieces), RUN):
             run = pieces[start : start + RUN]
             rows = await asyncio.to_thread(self._run, [cut[id][number] for id, number in run], run)
@@ -85,7 +85,7 @@ class EmbeddingRun:
             raise ModelUseless(f"the model embeds nothing: {next(iter(self.failed.values()), 'no chunks')}")
         return {id: Embedded.of([rows[number] for number in sorted(rows)]) for id, rows in whole.items()}
 
-    def _chunks(self, id: str, text: str) -> list[list[int]]:
+    def _chunks(self, id: str, text: str) -> list[Chunk]:
         try:
             return self._encoder.chunk(text)
         except Exception as fault:  # noqa: BLE001 - the others go on; a trace may quote the text
@@ -93,7 +93,7 @@ class EmbeddingRun:
             self.failed[id] = type(fault).__name__
             return []
 
-    def _run(self, chunks: Sequence[Sequence[int]], named: Sequence[tuple[str, int]]) -> list[Chunk | None]:
+    def _run(self, chunks: Sequence[Chunk], named: Sequence[tuple[str, int]]) -> list[Kept | None]:
         """What is kept of each chunk. When the run fails, each of its chunks is tried alone."""
         try:
             return [compact(encoding) for encoding in self._encoder.encode(chunks)]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from models.embedding import Encoding, Floats, normalise, windows
+from models.embedding import Chunk, Encoding, Floats, normalise, windows
 
 
 class HashEncoder:
@@ -19,16 +19,18 @@ class HashEncoder:
         self.name = "hash"
         self.dimensions = dimensions
         self.fingerprint = f"hash:{dimensions}"
+        self.multilingual = False
         self._pieces: dict[str, int] = {}
         self._vectors: dict[int, Floats] = {}
 
-    def chunk(self, text: str) -> list[list[int]]:
-        return windows([self._piece(word) for word in re.findall(r"\w+", text.lower())])
+    def chunk(self, text: str) -> list[Chunk]:
+        pieces = [self._piece(word) for word in re.findall(r"\w+", text.lower())]
+        return [Chunk(run, text) for run in windows(pieces)]
 
     def starts(self, text: str) -> list[int]:
         return [match.start() for match in re.finditer(r"\w+", text.lower())]
 
-    def encode(self, chunks: Sequence[Sequence[int]]) -> list[Encoding]:
+    def encode(self, chunks: Sequence[Chunk]) -> list[Encoding]:
         return [self._encode(chunk) for chunk in chunks]
 
     def _encode(self, chunk: Sequence[int]) -> Encoding:
