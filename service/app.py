@@ -19,10 +19,11 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
+from models.e5_weights import find_weights
 from models.embedder import Embedder
 from models.embedding import EXPORTS, Encoder, ExportMissing, ExportRefused
 from models.identity import uuid7
-from models.multilingual import open_encoder
+from models.multilingual import open_encoder, split_name
 from service import http_api
 from service.brain import Brain
 from service.callers import LOOPBACK, Callers
@@ -239,6 +240,8 @@ def encoder_for(settings: Settings) -> Encoder:
     target = export_directory(settings)
     with contextlib.suppress(ExportMissing, ExportRefused):
         return open_encoder(model, target)
+    if split_name(model)[1]:
+        find_weights()  # of a child that misses them one would only hear that it failed
     log.info("exporting the embedding model; until then search goes by words", target=str(target))
     # In a child: torch and sentence-transformers take ten seconds and half a gigabyte to import.
     command = [sys.executable, "-m", "service.export", model, str(target)]

@@ -111,7 +111,9 @@ class Meaning:
             return None
         if fingerprint != self.fingerprint():  # another model since: nobody knows which of the two made it
             return None
-        meaning = self._queries[fingerprint, text] = QueryMeaning(encoding, encoder.starts(text))
+        meaning = self._queries[fingerprint, text] = QueryMeaning(
+            encoding, encoder.starts(text), encoder.multilingual
+        )
         if len(self._queries) > QUERIES:
             self._queries.popitem(last=False)
         return meaning

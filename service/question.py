@@ -38,8 +38,10 @@ _ENGLISH = re.compile(
 )
 _NAME = re.compile(r"(?<=[\w,;:] )(?!I\b)[A-Z][^\W\d_]+(?:-[A-Z][^\W\d_]+)*")
 _DAYS = frozenset("monday tuesday wednesday thursday friday saturday sunday".split())
-READ_BYTES = 4.2  # of text for each word piece, from which a script is read, as English is
-UNREAD_BYTES = 3.0  # up to which it is not: its letters are pieces of their own, or unknown
+# Bytes of text for each word piece, from which a text is read, and up to which it is not: its letters are
+# pieces of their own, or unknown.
+SCRIPT_BYTES = 4.2, 3.0
+LATIN_BYTES = 3.6, 2.8
 _YEAR = re.compile(r"\b((?:19|20)\d\d)\b")
 _MAY = re.compile(r"\b(?:in|of|on|during|\d{1,2}(?:st|nd|rd|th)?) may\b|\bmay,? \d")
 _MONTH = "|".join(MONTHS)
@@ -138,16 +140,19 @@ def proper_names(question: str) -> list[str]:
     return [name for name in _NAME.findall(question) if name.lower() not in {*MONTHS, *_DAYS}]
 
 
-def unread(text: str, starts: Sequence[int]) -> float:
-    """The share of a text, 0..1, in scripts that a model does not read, by where its word pieces begin. What
-    a model has learnt it cuts into long pieces; Latin letters count as read, though a name may be rare."""
-    pieces = sum(_foreign(text[start : start + 1]) for start in starts)
+def unread(text: str, starts: Sequence[int], *, latin: bool) -> float:
+    """The share of a text, 0..1, that a model does not read, by where its word pieces begin: what a model has
+    learnt it cuts into long ones. Without `latin` only other scripts count, since a name in Latin letters may
+    be rare; with it so does Spanish to a model of English."""
+    counts = str.isalpha if latin else _foreign
+    read, none = LATIN_BYTES if latin else SCRIPT_BYTES
+    pieces = sum(counts(text[start : start + 1]) for start in starts)
     if not pieces:
         return 0.0
-    foreign = [character for character in text if _foreign(character)]
-    letters = len(foreign) + sum(character.isalpha() and not _foreign(character) for character in text)
-    short = (READ_BYTES - len("".join(foreign).encode()) / pieces) / (READ_BYTES - UNREAD_BYTES)
-    return len(foreign) / letters * min(1.0, max(0.0, short))
+    counted = [character for character in text if counts(character)]
+    letters = len(counted) + sum(character.isalpha() and not counts(character) for character in text)
+    short = (read - len("".join(counted).encode()) / pieces) / (read - none)
+    return len(counted) / letters * min(1.0, max(0.0, short))
 
 
 def _foreign(character: str) -> bool:

@@ -23,7 +23,7 @@ SOLE_IDENTIFIER = 10_000.0
 SHARED_CODE = 0.5  # settles what is nearly equal; more gains nothing, and less is no loss either
 LATE_SHARE = 0.6  # of late interaction in what a row says, beside its words
 # What late interaction hands to the words of its weight, for the part of a query that the model does not
-# read; the cosine hands over all of it.
+# read; the cosine hands over all of it. One that reads all languages gets all that late interaction has.
 UNREAD_LATE = 0.65
 BEST_OF_SESSION = 3
 # Deviations as they are among hundreds of rows, which count like some more rows where there are few: of two
@@ -43,8 +43,9 @@ class Evidence:
     rows of the one speaker who is named; `date` how well the row's time fits the date asked for; `marks`
     0/1 for each mark of a text and `wanted` what each mark adds to a message; `length` in words;
     `previous` and `sessions` row and session numbers, -1 for none; `answers` rows whose turn before is
-    another speaker's question. `unread` is the share of the query, 0..1, in scripts that the model does not
-    read, and `stranger` whether it names somebody whom no eligible row names.
+    another speaker's question. `unread` is the share of the query, 0..1, that the model of word pieces does
+    not read, `multilingual` whether that of the vectors does, and `stranger` whether it names somebody whom
+    no eligible row names.
     """
 
     eligible: Mask
@@ -65,6 +66,7 @@ class Evidence:
     sessions: Rows
     answers: Mask
     unread: float = 0.0
+    multilingual: bool = False
     stranger: bool = False
 
 
@@ -86,11 +88,12 @@ def first_stage(e: Evidence, weights: Weights) -> dict[str, Doubles]:
     """The terms whose sum picks the rows for late interaction."""
     z_dense = zscores(e.dense, e.eligible, USUAL["dense"])
     z_words, z_body = (zscores(of, e.eligible, USUAL["words"]) for of in (e.words, e.body))
-    m, p, chat = weights.first, weights.plain, e.messages
+    m, p, chat = weights.first, weights.others(e.multilingual), e.messages
     dense: Doubles = np.where(chat, m["dense"], p["dense"])
+    blind = 0.0 if e.multilingual else e.unread
     terms = {
-        "dense": (1 - e.unread) * dense * z_dense,
-        "words": np.where(chat, m["words"] * z_words, (p["words"] + e.unread * p["dense"]) * z_body),
+        "dense": (1 - blind) * dense * z_dense,
+        "words": np.where(chat, m["words"] * z_words, (p["words"] + blind * p["dense"]) * z_body),
         "actor": np.where(chat, m["actor"], p["actor"]) * e.actor,
         "date": np.where(chat, m["date"], p["date"]) * e.date,
         "identifier": e.identifiers.astype(np.float64),
@@ -113,16 +116,20 @@ def last_stage(e: Evidence, weights: Weights, late: Floats, sample: Mask) -> dic
     unseen = np.isnan(e.dense)
     z_late = np.where(unseen, z_body, zscores(late, sample & e.eligible, USUAL["late"]))
     z_dense = np.where(unseen, z_body, zscores(e.dense, e.eligible, USUAL["dense"]))
-    m, p, chat = weights.message, weights.plain, e.messages
-    unread = UNREAD_LATE * e.unread
+    m, p, chat = weights.message, weights.others(e.multilingual), e.messages
+    unread, blind = (e.unread, 0.0) if e.multilingual else (UNREAD_LATE * e.unread, e.unread)
     share = LATE_SHARE * (1 - unread)
     said = share * z_late + (1 - share) * z_body
     late_weight: Doubles = np.where(chat, m["late"], p["late"])
     dense_weight: Doubles = np.where(chat, 0.0, p["dense"])
-    words_weight: Doubles = np.where(chat, 0.0, p["words"]) + unread * late_weight + e.unread * dense_weight
+    words_weight: Doubles = np.where(chat, 0.0, p["words"]) + blind * dense_weight
+    if e.multilingual:
+        dense_weight = dense_weight + unread * late_weight
+    else:
+        words_weight = words_weight + unread * late_weight
     terms: dict[str, NDArray[Any]] = {
         "late": (1 - unread) * late_weight * z_late,
-        "dense": (1 - e.unread) * dense_weight * z_dense,
+        "dense": (1 - blind) * dense_weight * z_dense,
         "words": words_weight * z_body,
         "actor": np.where(chat, m["actor"], p["actor"]) * e.actor,
         "date": np.where(chat, m["date"], p["date"]) * e.date,

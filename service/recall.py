@@ -1,6 +1,5 @@
 """Search: which memories of some partitions answer a query. Planned as a frozen value, scored exactly over
-every eligible row of immutable snapshots, the best of them looked at again word piece by word piece; never
-writes."""
+every eligible row of immutable snapshots, the best looked at again piece by piece; never writes."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +28,6 @@ from stores.words import identifiers, is_code, is_stop, query_terms, stem
 
 NEAR = 0.3  # the cosine from which a hit is said to be matched by its vector
 _MESSAGE, _ACTIVE = KINDS.index("message"), STATUSES.index("active")
-
 
 Tokens = Callable[[Sequence[str]], Mapping[str, Sequence[TokenCodes]]]
 """The stored word pieces of some memories, a list of chunks for each id that has any."""
@@ -83,6 +81,7 @@ class QueryMeaning:
 
     encoding: QueryEncoding
     starts: Sequence[int]
+    multilingual: bool = False  # whether its vector, if not its pieces, is of other languages too
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +203,8 @@ def _evidence(plan: Plan, corpus: Corpus, eligible: Mask, query: QueryMeaning | 
         & (corpus.speakers != corpus.speakers[previous])
         if chat
         else np.zeros(len(eligible), np.bool_),
-        unread=1.0 if query is None else unread(plan.bare, query.starts),
+        unread=1.0 if query is None else unread(plan.bare, query.starts, latin=query.multilingual),
+        multilingual=query is not None and query.multilingual,
         stranger=not plan.actors and names_stranger(corpus, eligible, plan.names),
     )
 

@@ -4,6 +4,7 @@ Fitted to tell questions that a set of memories answers from questions of anothe
 the figures."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -22,30 +23,50 @@ class Fit:
     coverage: float
     late: float = 0.0
 
+    def logit(self, cosine: Floats, coverage: Floats, late: Floats | float = 0.0) -> Any:
+        return self.constant + self.cosine * cosine + self.coverage * coverage + self.late * late
+
+
+@dataclass(frozen=True, slots=True)
+class Fits:
+    """Of messages and of the rest, each without and with late interaction."""
+
+    chat: Fit
+    chat_late: Fit
+    plain: Fit
+    plain_late: Fit
+
 
 # The constants are shifted so that a floor of .08 refuses next to no question that has an answer.
-CHAT_LATE = Fit(-11.1, 6.64, 5.13, 20.5)
-CHAT = Fit(-6.9, 14.18, 10.04)
-PLAIN = Fit(-5.7, 16.5, 6.0)
+ENGLISH = Fits(
+    chat=Fit(-6.9, 14.18, 10.04),
+    chat_late=Fit(-11.1, 6.64, 5.13, 20.5),
+    plain=Fit(-5.7, 16.5, 6.0),
+    plain_late=Fit(-5.7, 16.5, 6.0),
+)
+MULTILINGUAL = Fits(
+    chat=Fit(-7.3, 15.96, 9.56),
+    chat_late=Fit(-7.3, 15.96, 9.56),
+    plain=Fit(-7.0, 21.85, 5.58),
+    plain_late=Fit(-8.4, 19.15, 4.35, 5.26),
+)
 # Of what the model has not seen, and when it is not there: one word in eight is enough.
 WORDS = Fit(-3.5, 0.0, 8.0)
 
 
 def absolute_relevance(e: Evidence, pieces: Floats | None) -> Floats:
     """(n,) 0..1: 1 for an exact identifier, else a logistic regression on the cosine, the share of the words
-    and, in chats, late interaction."""
+    and late interaction."""
     unseen = np.isnan(e.dense)
-    cosine = np.where(unseen, 0, e.dense - UNREAD_COSINE * e.unread)
-    logit = np.where(e.messages, _logit(CHAT, cosine, e.coverage), _logit(PLAIN, cosine, e.coverage))
-    logit = np.where(unseen, _logit(WORDS, cosine, e.coverage), logit)
+    fits, strange = (MULTILINGUAL, 0.0) if e.multilingual else (ENGLISH, UNREAD_COSINE * e.unread)
+    given = np.where(unseen, 0, e.dense - strange), e.coverage
+    logit = np.where(e.messages, fits.chat.logit(*given), fits.plain.logit(*given))
+    logit = np.where(unseen, WORDS.logit(*given), logit)
     if pieces is not None:
-        looked_at = e.messages & ~unseen & ~np.isnan(pieces)
+        looked_at = ~unseen & ~np.isnan(pieces)
         late = np.where(looked_at, pieces, 0)
-        logit = np.where(looked_at, _logit(CHAT_LATE, cosine, e.coverage) + CHAT_LATE.late * late, logit)
+        seen = np.where(e.messages, fits.chat_late.logit(*given, late), fits.plain_late.logit(*given, late))
+        logit = np.where(looked_at, seen, logit)
     logit = logit - STRANGER * e.stranger * e.messages
     relevance: Floats = np.where(e.identifiers > 0, 1, 1 / (1 + np.exp(-logit))).astype(np.float32)
     return relevance
-
-
-def _logit(fit: Fit, cosine: Floats, coverage: Floats) -> Floats:
-    return fit.constant + fit.cosine * cosine + fit.coverage * coverage

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-VERSION = "2026-12"
+VERSION = "2026-12b"
 
 # A message's first stage: enough to pick the rows that late interaction looks at.
 _FIRST = {
@@ -37,8 +37,9 @@ _MESSAGE = {
     "question": -0.51,
     "first": 0.17,
 }
-# Everything else, in both stages.
+# Everything else, in both stages; and with vectors that read all languages.
 _PLAIN = {"late": 1.0, "dense": 0.5, "words": 0.45, "actor": 1.6, "date": 0.9}
+_MULTILINGUAL = {"late": 0.8, "dense": 1.0, "words": 0.3, "actor": 1.6, "date": 0.9}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +50,13 @@ class Weights:
     first: Mapping[str, float] = field(default_factory=lambda: MappingProxyType(_FIRST))
     message: Mapping[str, float] = field(default_factory=lambda: MappingProxyType(_MESSAGE))
     plain: Mapping[str, float] = field(default_factory=lambda: MappingProxyType(_PLAIN))
+    multilingual: Mapping[str, float] = field(default_factory=lambda: MappingProxyType(_MULTILINGUAL))
     floor: float = 0.08
     version: str = VERSION
+
+    def others(self, multilingual: bool) -> Mapping[str, float]:
+        """Of what is no message, by what the vectors read."""
+        return self.multilingual if multilingual else self.plain
 
     def adjusted(self, changes: Mapping[str, float], floor: float) -> "Weights":
         """With some weights changed, by `group.name` as in `names`."""
@@ -63,7 +69,7 @@ class Weights:
 
 
 _GROUPS: Mapping[str, Mapping[str, float]] = MappingProxyType(
-    {"first": _FIRST, "message": _MESSAGE, "plain": _PLAIN}
+    {"first": _FIRST, "message": _MESSAGE, "plain": _PLAIN, "multilingual": _MULTILINGUAL}
 )
 
 

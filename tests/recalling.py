@@ -85,7 +85,10 @@ def hold(
 
 def meaning_of(query: str, encoder: Encoder = HASH) -> QueryMeaning:
     """A query as the model sees it, all its chunks as one."""
-    encodings = encoder.encode(encoder.chunk(query))
+    chunks = encoder.chunk(query)
+    for chunk in chunks:
+        chunk.of_query = True
+    encodings = encoder.encode(chunks)
     skips = [0] + [CHUNK_OVERLAP] * (len(encodings) - 1)
     both = list(zip(encodings, skips, strict=True))
     whole = QueryEncoding(
@@ -93,7 +96,7 @@ def meaning_of(query: str, encoder: Encoder = HASH) -> QueryMeaning:
         np.concatenate([one.pieces[skip:] for one, skip in both]),
         np.concatenate([one.tokens[skip:] for one, skip in both]),
     )
-    return QueryMeaning(whole, encoder.starts(query))
+    return QueryMeaning(whole, encoder.starts(query), encoder.multilingual)
 
 
 def search(

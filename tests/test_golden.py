@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from models.embedding import OnnxEncoder
+from models.embedding import Encoder
+from models.multilingual import TWIN, open_encoder
 from tests.recalling import NOW
 from tests.serving import JSON, Api, Server, eventually, fresh, refused, server, succeeded
 
@@ -39,8 +40,8 @@ def fields_of(memory: str | JSON) -> JSON:
 
 @pytest.fixture(scope="module")
 def golden(tmp_path_factory: pytest.TempPathFactory, onnx_folder: Path) -> Iterator[Server]:
-    def load() -> OnnxEncoder:
-        return OnnxEncoder(export=onnx_folder)
+    def load() -> Encoder:
+        return open_encoder(TWIN, onnx_folder)
 
     with server(tmp_path_factory.mktemp("golden"), load, clock=lambda: NOW) as running:
         eventually(lambda: running.brain.meaning.fingerprint() is not None, within=60)

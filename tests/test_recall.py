@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from models.embedding import Encoder, OnnxEncoder
+from models.embedding import Encoder
 from models.requests import SearchMemories
 from service.question import without_actors
 from service.recall import Found, Plan, Result
@@ -241,15 +241,13 @@ UNRELATED = [
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
-def test_a_tiny_partition_answers_a_question_about_it_and_no_other(
-    onnx_encoder: OnnxEncoder, size: int
-) -> None:
+def test_a_tiny_partition_answers_a_question_about_it_and_no_other(encoder: Encoder, size: int) -> None:
     facts = list(FACTS)[:size]
-    rows = hold([memory(fact) for fact in facts], onnx_encoder)
+    rows = hold([memory(fact) for fact in facts], encoder)
     for fact in facts:
-        assert texts(search(FACTS[fact], rows, encoder=onnx_encoder))[0] == fact
+        assert texts(search(FACTS[fact], rows, encoder=encoder))[0] == fact
     for question in [*UNRELATED, *list(FACTS.values())[size:]]:
-        assert search(question, rows, encoder=onnx_encoder).hits == (), question
+        assert search(question, rows, encoder=encoder).hits == (), question
 
 
 # Conflicts
