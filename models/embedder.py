@@ -28,7 +28,8 @@ from models.embedding import (
 )
 from models.token_codes import Embedded, TokenCodes, pack
 
-RUN_PIECES = 128  # at about 0.25 ms each on one core; a chunk that is longer runs alone
+RUN_PIECES = 128  # at about 0.25 ms each on one core, or 0.5 with two models; a longer chunk runs alone
+PIECE_LETTERS = 8  # at the most; what one model takes for a single long word is many pieces to another
 TEXT_CHUNKS = 4  # what one text gives to a round
 ROUND_CHUNKS = 32  # after so many, what was queued meanwhile is looked at; fewer leave more runs half full
 QUERY_CHUNKS = 2  # a query is a question: of more than 370 pieces only the first count
@@ -78,7 +79,8 @@ _Slice = tuple[_Job, int]  # one chunk of a job, by its index
 
 
 def _width(one: _Slice) -> int:
-    return len(one[0].chunks[one[1]]) + 2  # with the two special tokens
+    chunk = one[0].chunks[one[1]]
+    return max(len(chunk), len(chunk.text) // PIECE_LETTERS) + 2  # with the two special tokens
 
 
 def _similar_runs(slices: Sequence[_Slice]) -> Iterator[list[_Slice]]:
@@ -251,6 +253,8 @@ class Embedder:
         if not job.chunks:
             with _on_error(lambda cause: self._fail(job, EncodeFailed(type(cause).__name__), cause)):
                 chunks = encoder.chunk(job.text) or [Chunk()]  # never none: such a job would never end
+                for chunk in chunks:
+                    chunk.of_query = job.query
                 job.chunks = chunks[: job.most]
 
     def _encode(self, encoder: Encoder, run: list[_Slice]) -> None:

@@ -8,8 +8,8 @@ Runtime over the same weights, exported once and checked against the reference).
     ├── ExportRefused     the export is of other weights, or differs from the reference
     └── (in models.embedder) EmbedderClosed, EmbedderFailed, EncodeFailed
 
-Pure and synchronous. Only this module imports sentence-transformers and torch, and only inside functions,
-onnxruntime and tokenizers likewise: they cost up to ten seconds and half a gigabyte.
+Pure and synchronous. Engines (sentence-transformers, torch, onnxruntime, tokenizers) are imported inside
+functions only: they cost up to ten seconds and half a gigabyte.
 """
 
 import hashlib
@@ -65,11 +65,13 @@ class Encoding:
 
 
 class Chunk(list[int]):
-    """The ids of a chunk's word pieces, and the text that they were cut from."""
+    """The ids of a chunk's word pieces, the text that they were cut from, and whether it is of a query: some
+    models tell queries from what is searched."""
 
     def __init__(self, pieces: Iterable[int] = (), text: str = ""):
         super().__init__(pieces)
         self.text = text
+        self.of_query = False
 
 
 class Encoder(Protocol):
@@ -129,6 +131,28 @@ def fingerprint(
     return f"{name}:{readable}:{digest[:16]}"
 
 
+def read_export(folder: Path, name: str, files: Sequence[str] = (), **wanted: str) -> dict[str, Any]:
+    """What the report of an export says. Raises ExportMissing when one of its files is not there,
+    ExportRefused when the report does not say what is wanted."""
+    if not all((folder / file).is_file() for file in (EXPORT_FILE, ONNX_FILE, *files)):
+        raise ExportMissing(f"no ONNX export of {name} in {folder}: run `brain models export`")
+    facts: dict[str, Any] = json.loads((folder / EXPORT_FILE).read_text())
+    if any(facts.get(key) != value for key, value in wanted.items()):
+        raise ExportRefused(f"{folder} was exported from other weights: run `brain models export` again")
+    return facts
+
+
+def open_session(folder: Path) -> Any:
+    """ONNX Runtime over the model in an export's folder, on the calling thread alone."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    file, providers = str(folder / ONNX_FILE), ["CPUExecutionProvider"]
+    return onnxruntime.InferenceSession(file, options, providers=providers)
+
+
 def _hash_weights(folder: Path, name: str) -> str:
     weights = folder / "model.safetensors"
     if not weights.is_file():
@@ -174,13 +198,15 @@ class _FolderEncoder:
 
     def chunk(self, text: str) -> list[Chunk]:
         encoded = self._tokenizer.encode(text, add_special_tokens=False)
-        places: list[tuple[int, int]] = encoded.offsets
         cut = windows(range(len(encoded.ids)))
         if len(cut) == 1:
             return [Chunk(encoded.ids, text)]
+        # What stands before the first piece or after the last is of no piece, and still of the text.
+        starts = [0] + [encoded.offsets[run[0]][0] for run in cut[1:]]
+        ends = [encoded.offsets[run[-1]][1] for run in cut[:-1]] + [len(text)]
         return [
-            Chunk(encoded.ids[run[0] : run[-1] + 1], text[places[run[0]][0] : places[run[-1]][1]])
-            for run in cut
+            Chunk(encoded.ids[run[0] : run[-1] + 1], text[start:end])
+            for run, start, end in zip(cut, starts, ends, strict=True)
         ]
 
     def starts(self, text: str) -> list[int]:
@@ -217,19 +243,10 @@ class OnnxEncoder(_FolderEncoder):
     Raises ExportMissing or ExportRefused too."""
 
     def __init__(self, model: str | Path = DEFAULT_MODEL, export: Path | None = None) -> None:
-        import onnxruntime
-
         super().__init__(model)
         folder = export or EXPORTS / self.name
-        if not (folder / EXPORT_FILE).is_file():
-            raise ExportMissing(f"no ONNX export of {self.name} in {folder}: run `brain models export`")
-        if json.loads((folder / EXPORT_FILE).read_text())["weights_sha256"] != self.weights_sha256:
-            raise ExportRefused(f"{folder} was exported from other weights: run `brain models export` again")
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        file, providers = str(folder / ONNX_FILE), ["CPUExecutionProvider"]
-        self._session = onnxruntime.InferenceSession(file, options, providers=providers)
+        read_export(folder, self.name, weights_sha256=self.weights_sha256)
+        self._session = open_session(folder)
 
     def _forward(self, ids: Integers, mask: Integers) -> tuple[Floats, Floats]:
         hidden: Floats = self._session.run(None, {"input_ids": ids, "attention_mask": mask})[0]
@@ -243,9 +260,9 @@ class ReferenceEncoder(_FolderEncoder):
     """SentenceTransformer's own forward pass and pooling: what the serving encoder is measured against."""
 
     def __init__(self, model: str | Path = DEFAULT_MODEL) -> None:
+        super().__init__(model)  # refuses before the import, which takes ten seconds
         from sentence_transformers import SentenceTransformer
 
-        super().__init__(model)
         self.transformer: Any = SentenceTransformer(str(self.folder), device="cpu", local_files_only=True)
 
     def _forward(self, ids: Integers, mask: Integers) -> tuple[Floats, Floats]:

@@ -4,12 +4,13 @@ import json
 import os
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from models.e5_weights import E5File, find_weights, tokenizer, transformer
 from models.embedding import (
@@ -24,22 +25,29 @@ from models.embedding import (
 from models.multilingual import (
     CODING,
     MULTILINGUAL,
+    PASSAGE,
+    PREFIXES,
     TOKENIZER_FILE,
     VECTORS,
     WEIGHTS_SHA256,
     MultilingualVectors,
+    split_name,
 )
 from models.probes import CENTRE, PROBES
 
 MIN_POOLED_COSINE, MIN_TOKEN_COSINE = 0.9999, 0.999
 MIN_QUANTISED_COSINE = 0.985
 
+TRACED_WORDS = 2  # the trace looks up no others; the whole table in it would take 384 MB, many times over
+ROWS = 10_000  # of that table, at once
+
 
 def export_model(model: str, target: Path) -> dict[str, Any]:
     """Export what `open_encoder` opens by the same name. Returns what was measured. Raises EmbeddingError."""
-    pieces, _, vectors = model.partition("+")
+    pieces, twin = split_name(model)
+    weights = find_weights() if twin else None  # before the other, so that nothing is done for nothing
     facts = export_onnx(pieces, target)
-    return facts | {vectors: export_vectors(target / VECTORS)} if vectors else facts
+    return facts | {MULTILINGUAL: export_vectors(target / VECTORS, weights)} if weights else facts
 
 
 def export_onnx(model: str | Path, target: Path) -> dict[str, Any]:
@@ -53,24 +61,33 @@ def export_onnx(model: str | Path, target: Path) -> dict[str, Any]:
     return facts
 
 
-def export_vectors(target: Path) -> dict[str, Any]:
+def export_vectors(target: Path, weights: Path, least_cosine: float = MIN_QUANTISED_COSINE) -> dict[str, Any]:
     """Export multilingual-e5-small to `target`, with 8 bits a weight, and check it against its own weights as
-    float32. Returns what was measured. Raises EmbeddingError."""
-    file = E5File(find_weights())
-    model = transformer(file)
-    facts: dict[str, Any] = {"weights_sha256": WEIGHTS_SHA256, "coding": CODING}
+    float32. Returns what was measured. Raises ExportRefused when the two differ."""
+    file = E5File(weights)
+    model = transformer(file, TRACED_WORDS)
+    facts: dict[str, Any] = {
+        "weights_sha256": WEIGHTS_SHA256,
+        "coding": CODING,
+        "centres": dict.fromkeys(PREFIXES, 0),
+    }
     with _published(target, facts, TOKENIZER_FILE) as scratch:
         tokenizer(file).save(str(scratch / TOKENIZER_FILE))
         _trace(model, scratch / "float32.onnx")
-        _quantise(scratch / "float32.onnx", scratch / ONNX_FILE)
-        plain = MultilingualVectors(scratch)
-        facts["min_pooled_cosine"] = min(
-            float(plain.of(text) @ _pooled(model, plain, text)) for text in PROBES
-        )
-        if not facts["min_pooled_cosine"] >= MIN_QUANTISED_COSINE:  # also refuses NaN
+        _quantise(file, scratch / "float32.onnx", scratch / ONNX_FILE)
+        exported = MultilingualVectors(scratch)  # not centred yet
+        cosines = [
+            exported.of(text, PASSAGE) @ _pooled(model, file, exported.pieces(PASSAGE + text))
+            for text in PROBES
+        ]
+        facts["min_pooled_cosine"] = float(min(cosines))
+        if not facts["min_pooled_cosine"] >= least_cosine:  # also refuses NaN
             raise ExportRefused(f"{MULTILINGUAL}: 8 bits differ, cosine {facts['min_pooled_cosine']:.4f}")
-        facts["centre"] = np.mean([plain.of(text) for text in CENTRE], axis=0).tolist()
-    return {name: value for name, value in facts.items() if name != "centre"}
+        facts["centres"] = {
+            prefix: np.mean([exported.of(text, prefix) for text in CENTRE], axis=0).tolist()
+            for prefix in PREFIXES
+        }
+    return {name: value for name, value in facts.items() if name != "centres"}
 
 
 @contextmanager
@@ -91,19 +108,47 @@ def _published(target: Path, facts: Mapping[str, Any], *more: str) -> Iterator[P
             Path(scratch, file).replace(target / file)
 
 
-def _quantise(file: Path, target: Path) -> None:
+def _quantise(file: E5File, traced: Path, target: Path) -> None:
+    """8 bits a weight, with all words in the place of those few that were traced."""
+    import onnx
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
-    kinds = ["MatMul", "Gather", "Gemm"]
-    quantize_dynamic(file, target, op_types_to_quantize=kinds, per_channel=True, weight_type=QuantType.QInt8)
+    kinds = ["MatMul", "Gather"]
+    quantize_dynamic(
+        traced, target, op_types_to_quantize=kinds, per_channel=True, weight_type=QuantType.QInt8
+    )
+    model = onnx.load(target)
+    held = {held.name: held for held in model.graph.initializer}
+    name = "transformer.embeddings.word_embeddings.weight_"
+    for part, value in zip(("zero_point", "scale", "quantized"), _quantised_words(file), strict=True):
+        held[name + part].CopyFrom(onnx.numpy_helper.from_array(value, name + part))
+    onnx.save(model, target)
 
 
-def _pooled(model: Any, vectors: MultilingualVectors, text: str) -> Floats:
-    """The vector of a text by the model itself, not centred."""
+def _quantised_words(file: E5File) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.uint8]]:
+    """Zero point, scale and codes of the table of words, as ONNX Runtime has them for a whole table. Slice by
+    slice: at once it needs three gigabytes."""
+    from onnxruntime.quantization.quant_utils import TensorProto, quantize_data
+
+    words, width = file.config["vocab_size"], file.config["hidden_size"]
+    runs = [(start, min(ROWS, words - start)) for start in range(0, words, ROWS)]
+    ranges = [(rows.min(), rows.max()) for rows in (file.words(*run) for run in runs)]
+    low, high = min(low for low, _ in ranges), max(high for _, high in ranges)
+    codes = np.empty((words, width), np.uint8)
+    for start, count in runs:
+        zero, scale, codes[start : start + count] = quantize_data(
+            file.words(start, count), TensorProto.UINT8, False, rmin_override=low, rmax_override=high
+        )
+    return zero, scale, codes
+
+
+def _pooled(model: Any, file: E5File, pieces: Sequence[int]) -> Floats:
+    """The vector of some pieces by the model itself, not centred."""
     import torch
 
+    words = np.concatenate([file.words(piece, 1) for piece in pieces])
     with torch.inference_mode():
-        hidden = model(input_ids=torch.tensor([vectors.pieces(text)])).last_hidden_state[0]
+        hidden = model(inputs_embeds=torch.tensor(words)[None]).last_hidden_state[0]
     return normalise(hidden.mean(dim=0).numpy())
 
 

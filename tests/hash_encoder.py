@@ -24,8 +24,14 @@ class HashEncoder:
         self._vectors: dict[int, Floats] = {}
 
     def chunk(self, text: str) -> list[Chunk]:
-        pieces = [self._piece(word) for word in re.findall(r"\w+", text.lower())]
-        return [Chunk(run, text) for run in windows(pieces)]
+        words = list(re.finditer(r"\w+", text.lower()))
+        return [
+            Chunk(
+                [self._piece(words[at][0]) for at in run],
+                text[words[run[0]].start() : words[run[-1]].end()] if run else text,
+            )
+            for run in windows(range(len(words)))
+        ]
 
     def starts(self, text: str) -> list[int]:
         return [match.start() for match in re.finditer(r"\w+", text.lower())]

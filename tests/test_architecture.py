@@ -21,9 +21,10 @@ ENGINES = {
     "sqlalchemy": "stores/",
     "alembic": "stores/",
     "sentence_transformers": "models/embedding.py",
-    "torch": "models/embedding.py",
-    "onnxruntime": "models/embedding.py",
-    "onnx": "models/embedding.py",
+    "transformers": "models/e5_weights.py",
+    "torch": "models/",
+    "onnxruntime": "models/",
+    "onnx": "models/exporting.py",
 }
 HEAVY = ("chromadb", "torch", "onnxruntime", "onnx", "sentence_transformers", "transformers")
 

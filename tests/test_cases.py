@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from models.embedding import OnnxEncoder
+from models.embedding import Encoder
 from tests.serving import JSON, Api, refused, server
 
 pytest_plugins = ["tests.serving_fixtures", "tests.embedding_fixtures"]
@@ -98,10 +98,10 @@ def test_case_9_an_exact_identifier_is_found_first(api: Api) -> None:
 
 
 @pytest.fixture(scope="module")
-def meaning(onnx_encoder: OnnxEncoder, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+def meaning(encoder: Encoder, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     """A server with the real model."""
     settings: JSON = {"write": {"embed_wait_ms": 60_000}}
-    with server(tmp_path_factory.mktemp("meaning"), lambda: onnx_encoder, **settings) as running:
+    with server(tmp_path_factory.mktemp("meaning"), lambda: encoder, **settings) as running:
         yield running.api
 
 

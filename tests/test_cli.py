@@ -92,7 +92,7 @@ def test_a_first_try_without_a_server_stores_and_finds_and_leaves_nothing_runnin
     id = added["memory"]["memory_id"]
     assert added["memory"]["tags"] == ["deploy"] and added["indexed"] is False  # nobody waited for the model
     assert alone.free and not (alone.data / "owner.json").exists()
-    found = alone.json("search", "when do we ship?")
+    found = alone.json("search", "on which weekday do we release?")
     assert [hit["memory_id"] for hit in found["results"]] == [id]
     assert "vector" in found["results"][0]["matched_by"] and not found["degraded"]
     assert id in alone.out("list") and "1 of 1." in alone.out("list", "--tag", "deploy")

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import update
 
-from models.embedding import OnnxEncoder
+from models.embedding import Encoder
 from models.identity import uuid7
 from models.memory import Memory, State
 from models.provenance import Provenance
@@ -230,7 +230,7 @@ async def test_without_the_model_tokens_are_estimated_and_the_answer_says_so(tmp
         assert body["tokens"] == estimate(body["block"])
 
 
-def test_the_estimate_is_above_the_count_of_the_models_own_tokenizer(onnx_encoder: OnnxEncoder) -> None:
+def test_the_estimate_is_above_the_count_of_the_models_own_tokenizer(encoder: Encoder) -> None:
     for text in (
         "The quick brown fox jumps over the lazy dog, and the deployment went well on Tuesday.",
         "018bcfe5-6808-7537-a6d3-c5ccbec72a86, ERR-4711 at C:\\repo\\x.py:42 (0x7ff5557cc5d0)",
@@ -241,7 +241,7 @@ def test_the_estimate_is_above_the_count_of_the_models_own_tokenizer(onnx_encode
         "def f(x): return {**x, 'a': [1, 2.5, None]}  # 100 %",
         "🙂🙂 naïve café — “quoted”…",
     ):
-        assert len(onnx_encoder.starts(text)) <= estimate(text), text
+        assert len(encoder.starts(text)) <= estimate(text), text
 
 
 # The block by itself

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from models.embedder import Embedder, EmbedderClosed, EmbedderFailed, EncodeFailed
-from models.embedding import Encoder, Encoding
+from models.embedding import Chunk, Encoder, Encoding
 from tests.hash_encoder import HashEncoder
 
 TIMEOUT = 20  # seconds until a test that hangs fails; nothing waits that long
@@ -25,14 +25,14 @@ class SteppedEncoder(HashEncoder):
         self.permits = threading.Semaphore(0)
         self._names: dict[int, str] = {}
 
-    def chunk(self, text: str) -> list[list[int]]:
+    def chunk(self, text: str) -> list[Chunk]:
         if text == "unchunkable":
             raise UnicodeError(text)
         chunks = super().chunk(text)
         self._names |= {chunk[0]: text.split()[0] for chunk in chunks if chunk}
         return chunks
 
-    def encode(self, chunks: Sequence[Sequence[int]]) -> list[Encoding]:
+    def encode(self, chunks: Sequence[Chunk]) -> list[Encoding]:
         names = [self._names[chunk[0]] for chunk in chunks]
         self.runs.put(names)
         assert self.permits.acquire(timeout=TIMEOUT)

@@ -21,12 +21,12 @@ from models.embedding import (
     ModelRefused,
     OnnxEncoder,
     ReferenceEncoder,
-    export_onnx,
     fingerprint,
     normalise,
     resolve_model,
     windows,
 )
+from models.exporting import export_onnx
 from tests.hash_encoder import HashEncoder
 
 pytest_plugins = ["tests.embedding_fixtures"]
@@ -212,10 +212,10 @@ def test_an_export_that_differs_from_the_reference_gets_no_name(tmp_path: Path) 
     assert list((tmp_path / "onnx").iterdir()) == []
 
 
-def test_importing_the_module_imports_no_engine() -> None:
-    script = "import sys, models.embedding, models.embedder; print(*sys.modules)"
+def test_importing_the_modules_imports_no_engine() -> None:
+    script = "import sys, models.embedding, models.embedder, models.exporting; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
-    assert not {"torch", "sentence_transformers", "onnxruntime", "tokenizers"} & set(loaded.split())
+    assert not {"torch", "sentence_transformers", "onnxruntime", "onnx", "tokenizers"} & set(loaded.split())
 
 
 def test_the_onnx_encoder_runs_without_torch(onnx_folder: Path) -> None:

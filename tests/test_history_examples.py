@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from models.embedding import OnnxEncoder
+from models.embedding import Encoder
 from service.mcp_tools import TOOLSETS
 from tests.historic import Door, over_http, over_mcp
 from tests.keyed import Clock
@@ -26,11 +26,11 @@ def clock() -> Clock:
 
 @pytest.fixture(scope="module")
 def running(
-    tmp_path_factory: pytest.TempPathFactory, clock: Clock, onnx_encoder: OnnxEncoder
+    tmp_path_factory: pytest.TempPathFactory, clock: Clock, encoder: Encoder
 ) -> Iterator[Server]:
     """With the real model, every toolset, and a clock that the tests move."""
     directory = tmp_path_factory.mktemp("history")
-    with server(directory, lambda: onnx_encoder, clock, mcp={"toolsets": list(TOOLSETS)}) as running:
+    with server(directory, lambda: encoder, clock, mcp={"toolsets": list(TOOLSETS)}) as running:
         eventually(lambda: running.brain.meaning.fingerprint() is not None)
         yield running
 

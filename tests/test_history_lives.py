@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from models.embedding import OnnxEncoder
+from models.embedding import Encoder
 from service.mcp_tools import TOOLSETS
 from tests.historic import Door, over_http
 from tests.history_lives import DAYS, LIVES, Life
@@ -21,7 +21,7 @@ THE_END = "the end"
 
 @pytest.fixture(scope="module")
 def failures(
-    tmp_path_factory: pytest.TempPathFactory, onnx_encoder: OnnxEncoder
+    tmp_path_factory: pytest.TempPathFactory, encoder: Encoder
 ) -> dict[str, AssertionError]:
     """All lives are lived. Of each that came to a bad end the check that failed."""
     directory, clock = tmp_path_factory.mktemp("lives"), Clock()
@@ -31,7 +31,7 @@ def failures(
     lives: dict[str, Life] = {}
     for day in DAYS:
         clock.now = begin + day * DAY
-        with _chapter(directory, onnx_encoder, clock) as running:
+        with _chapter(directory, encoder, clock) as running:
             for name, (family, texts) in LIVES.items():
                 api = running.api.of(name)
                 door = Door(api, over_http(api))
@@ -50,7 +50,7 @@ def failures(
     return ends
 
 
-def _chapter(directory: Path, encoder: OnnxEncoder, clock: Clock) -> Any:
+def _chapter(directory: Path, encoder: Encoder, clock: Clock) -> Any:
     return server(directory, lambda: encoder, clock, mcp={"toolsets": list(TOOLSETS)})
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from models.embedding import Encoder
+from models.multilingual import TWIN
 from stores.writer import Transaction
 from tests.hash_encoder import HashEncoder
 from tests.serving import Api, Server, eventually, refused, server
@@ -29,7 +30,7 @@ def test_readyz_names_each_store(shared_server: Server, api: Api) -> None:
     assert ready["ledger"] == {"available": True, "error": None}
     assert ready["vdb"] == {"available": True, "index_lag": 0, "parked": [], "error": None}
     assert ready["embedding"] == {
-        "state": "ready", "model": "all-MiniLM-L6-v2", "fingerprint": "hash:64", "problem": None
+        "state": "ready", "model": TWIN, "fingerprint": "hash:64", "problem": None
     }  # fmt: skip
     assert ready["graph"]["partitions"] >= 0 and ready["graph"]["bytes"] >= 0
 

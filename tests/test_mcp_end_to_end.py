@@ -15,6 +15,7 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
+from models.embedding import DEFAULT_MODEL
 from service.mcp_tools import TOOLSETS
 from service.operations import BY_NAME, OPERATIONS
 from service.schemas import output_schema
@@ -208,7 +209,10 @@ async def test_processes_go_through_a_server_and_take_over_when_it_leaves(tmp_pa
 
 
 def test_stdout_carries_the_protocol_only_from_a_cold_start(tmp_path: Path) -> None:
-    cold = environment(BRAIN_EMBEDDING__EXPORT_DIRECTORY=str(tmp_path / "no-export-yet"))
+    cold = environment(
+        BRAIN_EMBEDDING__MODEL=DEFAULT_MODEL,  # whose export ends sooner than that of two models
+        BRAIN_EMBEDDING__EXPORT_DIRECTORY=str(tmp_path / "no-export-yet"),
+    )
     messages = [
         _request(1, "initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo=_CLIENT),
         {"jsonrpc": "2.0", "method": "notifications/initialized"},

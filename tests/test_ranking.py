@@ -1,7 +1,7 @@
 """The arithmetic of a ranking, whatever the evidence: range, order, copies, and whose rows count."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -149,12 +149,15 @@ def test_all_eligible_rows_that_share_anything_with_the_query_are_found_without_
     assert {id for id, _ in found(rows, 0.0)} == expected
 
 
-@given(corpora())
+@given(corpora(), st.integers(0, 11))
 @settings(deadline=None)
-def test_an_identifier_that_one_memory_has_puts_it_first_with_a_score_of_1(rows: list[Row]) -> None:
-    having = [row.id for row in rows if row.eligible and row.identifier]
-    assume(len(having) == 1)
-    assert found(rows)[0] == (having[0], 1.0)
+def test_an_identifier_that_one_memory_has_puts_it_first_with_a_score_of_1(
+    rows: list[Row], number: int
+) -> None:
+    at = number % len(rows)
+    rows = [replace(row, identifier=0) for row in rows]
+    rows[at] = replace(rows[at], identifier=1, eligible=True)
+    assert found(rows)[0] == (at, 1.0)
 
 
 def test_an_identifier_of_one_memory_beats_any_z_score() -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from models.embedding import Encoder, Encoding
 from models.errors import ConflictState, InvalidArgument
+from models.multilingual import TWIN
 from models.rebuild_order import RebuildOrder
 from service import app
 from service.rebuilding import Progress, Site, alone, carry_out
@@ -425,7 +426,7 @@ def test_the_command_embeds_with_the_real_model_and_says_what_it_did(
     done = shell.run("rebuild", "--json")
     assert done.returncode == 0, done.stderr
     assert "embedding 1 of 1" in done.stderr and "verifying 1 of 1" in done.stderr
-    assert '"embedded":1' in done.stdout and "all-MiniLM-L6-v2:384" in done.stdout
+    assert '"embedded":1' in done.stdout and f"{TWIN}:384" in done.stdout
     assert shell.json("rebuild", "--from-vectors")["placed"] == 1
     assert "rollback" in shell.out("rebuild", "--rollback") and shell.free
 

@@ -9,19 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from models.embedding import BATCH, DEFAULT_MODEL, EXPORTS, Floats, OnnxEncoder
+from models.embedding import BATCH, EXPORTS, Encoder, Floats
+from models.multilingual import TWIN, open_encoder
 
 
-def encoder() -> OnnxEncoder:
+def encoder() -> Encoder:
     """The encoder that the server serves with."""
-    return OnnxEncoder(DEFAULT_MODEL, EXPORTS / DEFAULT_MODEL)
+    return open_encoder(TWIN, EXPORTS / TWIN)
 
 
-def embed(model: OnnxEncoder, text: str) -> Floats:
+def embed(model: Encoder, text: str) -> Floats:
     return model.encode(model.chunk(text))[0].vector
 
 
-def raw_encode(model: OnnxEncoder, texts: Sequence[str]) -> float:
+def raw_encode(model: Encoder, texts: Sequence[str]) -> float:
     """Seconds to embed texts, sorted by length so that little is padded."""
     started = time.perf_counter()
     chunks = sorted((chunk for text in texts for chunk in model.chunk(text)), key=len)

@@ -1,4 +1,4 @@
-"""One peer behind Starlette, in the peers' own environment, with our encoder for all that embed:
+"""One peer behind Starlette, in the peers' own environment, with MiniLM, the usual model, for all that embed:
 
 PYTHONPATH=. /tmp/brain-peers/venv/bin/python tests/bench/peer_server.py NAME DIRECTORY     prints its port
 """
@@ -19,13 +19,14 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from models.embedding import DEFAULT_MODEL, EXPORTS, OnnxEncoder
+from models.multilingual import TWIN
 
 
 class Embedder:
-    """Our encoder, as mem0 calls an embedder."""
+    """MiniLM as our server runs it, and as mem0 calls an embedder."""
 
     def __init__(self) -> None:
-        self._encoder = OnnxEncoder(DEFAULT_MODEL, EXPORTS / DEFAULT_MODEL)
+        self._encoder = OnnxEncoder(DEFAULT_MODEL, EXPORTS / TWIN)
 
     def embed(self, text: str, _action: str | None = None) -> list[float]:
         vector: list[float] = self._encoder.encode(self._encoder.chunk(text))[0].vector.tolist()
