@@ -1,6 +1,7 @@
 """An embedding model as a file of ONNX, checked against the model itself. Slow: it imports torch."""
 
 import json
+import logging
 import os
 import tempfile
 import warnings
@@ -114,9 +115,13 @@ def _quantise(file: E5File, traced: Path, target: Path) -> None:
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     kinds = ["MatMul", "Gather"]
-    quantize_dynamic(
-        traced, target, op_types_to_quantize=kinds, per_channel=True, weight_type=QuantType.QInt8
-    )
+    logging.disable(logging.WARNING)  # it tells of each tensor that stays as it is
+    try:
+        quantize_dynamic(
+            traced, target, op_types_to_quantize=kinds, per_channel=True, weight_type=QuantType.QInt8
+        )
+    finally:
+        logging.disable(logging.NOTSET)
     model = onnx.load(target)
     held = {held.name: held for held in model.graph.initializer}
     name = "transformer.embeddings.word_embeddings.weight_"
