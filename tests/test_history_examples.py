@@ -25,9 +25,7 @@ def clock() -> Clock:
 
 
 @pytest.fixture(scope="module")
-def running(
-    tmp_path_factory: pytest.TempPathFactory, clock: Clock, encoder: Encoder
-) -> Iterator[Server]:
+def running(tmp_path_factory: pytest.TempPathFactory, clock: Clock, encoder: Encoder) -> Iterator[Server]:
     """With the real model, every toolset, and a clock that the tests move."""
     directory = tmp_path_factory.mktemp("history")
     with server(directory, lambda: encoder, clock, mcp={"toolsets": list(TOOLSETS)}) as running:

@@ -20,9 +20,7 @@ THE_END = "the end"
 
 
 @pytest.fixture(scope="module")
-def failures(
-    tmp_path_factory: pytest.TempPathFactory, encoder: Encoder
-) -> dict[str, AssertionError]:
+def failures(tmp_path_factory: pytest.TempPathFactory, encoder: Encoder) -> dict[str, AssertionError]:
     """All lives are lived. Of each that came to a bad end the check that failed."""
     directory, clock = tmp_path_factory.mktemp("lives"), Clock()
     begin = clock.now
