@@ -9,8 +9,11 @@ MODEL := models/weights/onnx/all-MiniLM-L6-v2+multilingual-e5-small/vectors/expo
 serve: $(MODEL)
 	$(BIN)/brain serve
 
+# Compiled first, since the tests start hundreds of processes. In the order of the files: else those with few
+# tests, which are the long ones, come last and one worker waits for the other.
 test: $(MODEL)
-	$(BIN)/python -m pytest -n 2 --dist loadscope
+	$(BIN)/python -m compileall -q models stores service tests
+	$(BIN)/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder
 
 bench: $(MODEL)
 	$(BIN)/python tests/bench/run.py

@@ -14,9 +14,14 @@ _closed = with_config(ConfigDict(extra="forbid"))
 class AuditEntry(TypedDict):
     seq: Annotated[int, Field(description="The entry's place in the order of all entries of the store")]
     at: Annotated[int, Field(description="Epoch ms")]
-    agent_id: Annotated[str, Field(description="Empty when it concerns the product as a whole: its keys")]
+    agent_id: Annotated[
+        str, Field(description="Empty when it concerns the product as a whole: its keys, counted refusals")
+    ]
     user_id: str
-    action: Annotated[str, Field(description="The operation, or `expire`, `import`, `key_create`, …")]
+    action: Annotated[
+        str,
+        Field(description="The operation, or `expire`, `import`, `key_create`, …; `request`: at the door"),
+    ]
     memory_id: Annotated[
         str | None, Field(description="The memory it was about; of a refusal, the one that was named")
     ]
@@ -26,7 +31,10 @@ class AuditEntry(TypedDict):
     request_id: str | None
     refused: Annotated[str | None, Field(description="The code of the refusal; null when it was done")]
     reason: Annotated[str | None, Field(description="The caller's reason; gone with a purge")]
-    fields: Annotated[list[str], Field(description="Names of the fields that were touched")]
+    fields: Annotated[
+        list[str], Field(description="Names of the fields that were touched; `count=…` of refusals together")
+    ]
+    count: Annotated[int, Field(description="How many refusals it stands for, of the minute before; else 1")]
     digest: Annotated[
         str | None, Field(description="SHA-256 of a secret salt, the reason and the fields' new values")
     ]

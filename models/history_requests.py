@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     AfterValidator,
     Field,
+    JsonValue,
     ModelWrapValidatorHandler,
     ValidationError,
     field_validator,
@@ -13,6 +14,7 @@ from pydantic import (
 
 from models.change_requests import Key
 from models.errors import EvidenceRequired, FieldError, invalid
+from models.folding import seen
 from models.history_times import checked, moment
 from models.provenance import MaterialType
 from models.requests import Content, Label, MemoryId, Request, not_blank
@@ -25,16 +27,25 @@ def _names_something(text: str) -> str:
     return text
 
 
+def _visible(text: str) -> str:
+    """What nobody sees says nothing either."""
+    not_blank(seen(text))
+    return text
+
+
 def _trimmed(text: str) -> str:
-    return not_blank(text).strip()
+    return _visible(text).strip()
 
 
 # Plain texts with a bound; each field says what it means, and for `| None` pydantic keeps the validators.
 Source = Annotated[str, Field(min_length=1, max_length=1024), AfterValidator(_names_something)]
 Trimmed = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_trimmed)]
 Origin = Annotated[Trimmed, AfterValidator(_names_something)]
-Note = Annotated[str, Field(min_length=1, max_length=1024), AfterValidator(not_blank)]
-Moment = Annotated[str, Field(min_length=20, max_length=32), AfterValidator(checked)]
+Note = Annotated[str, Field(min_length=1, max_length=1024), AfterValidator(_visible)]
+Session = Annotated[Label, AfterValidator(_visible)]
+# The bounds are for the schema alone: `checked` says what a moment looks like, which a length does not.
+_BOUNDS: dict[str, JsonValue] = {"minLength": 20, "maxLength": 32}
+Moment = Annotated[str, Field(json_schema_extra=_BOUNDS), AfterValidator(checked)]
 Id = Annotated[MemoryId, Field(description="The memory that it is about.")]
 Reason = Annotated[Note, Field(description="Why; it stands in the audit log. Not blank.")]
 OptionalReason = Annotated[Note | None, Field(description="Why; it stands in the audit log.")]
@@ -46,7 +57,7 @@ TESTIMONY = "testimony is not said but earned, by independent evidence"
 
 
 class Remember(Request):
-    content: Content
+    content: Annotated[Content, AfterValidator(_visible)]
     source: Annotated[
         Source | None, Field(description="Who or what it comes from, e.g. a name or a URL; kept as it is.")
     ] = None
@@ -67,7 +78,7 @@ class Remember(Request):
         Moment | None,
         Field(description="When it happened, ISO 8601 with seconds and offset: 2025-03-01T10:00:00+08:00."),
     ] = None
-    session_id: Annotated[Label | None, Field(description="The session that it belongs to.")] = None
+    session_id: Annotated[Session | None, Field(description="The session that it belongs to.")] = None
     session_position: Annotated[
         Position | None,
         Field(description="Its turn in the session, from 0; unique there for ever. Needs session_id."),
@@ -222,7 +233,7 @@ class SetHistoryContext(Request):
     event_at: Annotated[
         Moment | None, Field(description="When it happened, ISO 8601 with seconds and offset.")
     ] = None
-    session_id: Annotated[Label | None, Field(description="The session that it belongs to.")] = None
+    session_id: Annotated[Session | None, Field(description="The session that it belongs to.")] = None
     session_position: Annotated[
         Position | None, Field(description="Its turn there; one that was ever taken stays taken.")
     ] = None

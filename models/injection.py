@@ -12,6 +12,7 @@ import html
 import re
 import unicodedata
 from collections.abc import Iterator
+from functools import lru_cache
 from urllib.parse import unquote
 
 from models.injection_rules import (
@@ -30,7 +31,7 @@ from models.injection_rules import (
     opening,
 )
 
-__all__ = ["RULES_VERSION", "Rule", "rules", "scan"]
+__all__ = ["RULES_VERSION", "Rule", "rules", "scan", "scan_all", "scan_label"]
 
 # Characters that nobody sees: soft hyphen, joiners, marks and overrides of direction, fillers.
 _HIDDEN = re.compile(
@@ -70,6 +71,19 @@ def scan(text: str) -> tuple[str, ...]:
                         found.add(one.rule)
     _look_for_shapes(text, loaded.rules, found, raw=True)
     return tuple(rule.name for rule in loaded.rules if rule.name in found)
+
+
+def scan_all(text: str, *labels: str | None) -> tuple[str, ...]:
+    """The same of a text and of the labels that are shown beside it: they may be written to be obeyed too."""
+    found = dict.fromkeys(scan(text))
+    for label in labels:
+        if label:
+            found |= dict.fromkeys(scan_label(label))
+    return tuple(found)
+
+
+scan_label = lru_cache(maxsize=1024)(scan)
+"""Labels are few, and come with every memory of a session."""
 
 
 def rules() -> tuple[Rule, ...]:

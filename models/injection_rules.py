@@ -3,7 +3,7 @@
 import hashlib
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-_METHOD = b"1"  # change it when a text is read in another way: stored texts are then scanned again
+_METHOD = b"2"  # change it when a text is read in another way: stored texts are then scanned again
 _DATA = Path(__file__).with_name("injection.yaml").read_bytes()
 RULES_VERSION = hashlib.sha256(_METHOD + _DATA).hexdigest()[:16]
 
@@ -21,7 +21,7 @@ STEM = 4  # letters that a beginning of a word has at least
 LEADS = 4  # words that may stand before the one that opens a clause
 _FIRST_CODE = 0xE000  # of the private use area
 _OPENING = 0x1000  # from the code of a word to the code of a word that opens a clause
-_MARKS = re.compile("[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]+")
+MARKS = re.compile("[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def fold(text: str) -> str:
     if text.isascii():
         return text.lower()
     text = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", text).casefold())
-    return _MARKS.sub("", text).replace("\u2019", "'")
+    return MARKS.sub("", text).replace("\u2019", "'")
 
 
 def opening(code: str) -> str:
@@ -96,10 +96,14 @@ def load() -> Rules:
     data = yaml.load(_DATA, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     codes, sets = _codes(data["groups"])
     rules = tuple(_rule(entry) for entry in data["rules"])
+    members: dict[str, list[str]] = {}
+    for code, groups in sets.items():
+        for group in groups:
+            members.setdefault(group, []).append(code)
     patterns: dict[str, list[Pattern]] = {}
     for entry in data["rules"]:
         for text in entry.get("patterns", ()):
-            compiled, needed = _compile(text, sets)
+            compiled, needed = _compile(text, members)
             for code in needed:
                 patterns.setdefault(code, []).append(Pattern(entry["name"], compiled))
     return Rules(rules, _lexicon(codes, sets, data), {code: tuple(found) for code, found in patterns.items()})
@@ -175,7 +179,7 @@ def _lexicon(
     )
 
 
-def _compile(text: str, sets: Mapping[str, frozenset[str]]) -> tuple[re.Pattern[str], frozenset[str]]:
+def _compile(text: str, members: Mapping[str, list[str]]) -> tuple[re.Pattern[str], frozenset[str]]:
     """A pattern of the file as a regular expression over streams, and codes of which a stream needs one."""
     made: list[str] = []
     needed: list[frozenset[str]] = []
@@ -183,16 +187,30 @@ def _compile(text: str, sets: Mapping[str, frozenset[str]]) -> tuple[re.Pattern[
         if item == COLON:
             made.append(COLON)
         elif item[0].isdigit():
-            made.append(f"{'.' if item.endswith('*') else '[^.]'}{{0,{item.rstrip('*')}}}?")
+            number, _, barred = item.partition("!")
+            other = "." if number.endswith("*") else "[^.]"
+            if barred:
+                other = f"(?:(?!{_either(*_codes_of(barred, text, members))}){other})"
+            made.append(f"{other}{{0,{number.rstrip('*')}}}?")
         else:
-            wanted = set(item.strip("^!").split("|"))
-            if unknown := wanted - set().union(*sets.values()):
-                raise ValueError(f"the pattern {text!r} has no group {', '.join(sorted(unknown))}")
-            inside = [code for code, groups in sets.items() if wanted & groups]
-            first = [opening(code) for code in inside]
+            inside, first = _codes_of(item.strip("^!"), text, members)
             either = frozenset(first if item.startswith("^") else inside + first)
-            one = f"[{''.join(sorted(either))}]"
+            one = _either(either)
             made.append(f"(?!{one})" if item.startswith("!") else one)
             if not item.startswith("!"):
                 needed.append(either)
     return re.compile("".join(made)), min(needed, key=len)
+
+
+def _codes_of(names: str, text: str, members: Mapping[str, list[str]]) -> tuple[list[str], list[str]]:
+    """The codes of the groups of an item of a pattern, inside a clause and as what opens one."""
+    wanted = names.split("|")
+    if unknown := [name for name in wanted if name not in members]:
+        raise ValueError(f"the pattern {text!r} has no group {', '.join(unknown)}")
+    inside = [code for name in wanted for code in members[name]]
+    return inside, [opening(code) for code in inside]
+
+
+def _either(*codes: Iterable[str]) -> str:
+    """A regular expression for one of these codes."""
+    return f"[{''.join(sorted({code for some in codes for code in some}))}]"

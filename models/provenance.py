@@ -1,7 +1,7 @@
 """Where a memory comes from and how it stands: the changeable provenance axes of the history view, and
 the details that each kind carries. Later views fill them; the record and its schema have them now."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 from models.facts import Fact
@@ -55,6 +55,15 @@ class Provenance:
     @classmethod
     def from_row(cls, row: dict[str, Any]) -> "Provenance":
         return cls(**frozen(row))
+
+
+def guarded(provenance: Provenance, reasons: tuple[str, ...]) -> Provenance:
+    """With the mark of a text that claims authority or gives orders, by the rules that say so. It is never
+    taken back here."""
+    if not reasons:
+        return provenance
+    known = dict.fromkeys((*provenance.sensitivity_reasons, *reasons))
+    return replace(provenance, security_sensitive=True, sensitivity_reasons=tuple(known))
 
 
 @dataclass(frozen=True, slots=True)

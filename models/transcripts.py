@@ -6,6 +6,7 @@ Codex        {"type": "response_item", "payload": {"type": "message", "role", "c
 Cursor       {"role", "message": {"content": text or parts}}: the whole conversation at each stop
 """
 
+import codecs
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -32,6 +33,7 @@ _NUMBER = re.compile(r"-?[0-9]{1,15}")
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 _BROKEN = re.compile("[\0\ud800-\udfff]")  # what no store of ours takes; agents cut emoji in halves
 _EPOCH, _MS = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
+_GZIP = b"\x1f\x8b"
 _TIMES = ("timestamp", "created_at", "createdAt")
 
 
@@ -68,8 +70,11 @@ def host_of(path: str) -> str | None:
 
 def record_of(line: bytes) -> Mapping[str, Any] | None:
     """A line as a JSON object; None when it is blank or another value. Raises Malformed."""
+    line = line.removeprefix(codecs.BOM_UTF8)
     if not line.strip():
         return None
+    if line.startswith(_GZIP):
+        raise Malformed("it is compressed; unpack the file first")
     try:
         record = orjson.loads(line)
     except orjson.JSONDecodeError:

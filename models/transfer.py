@@ -72,6 +72,13 @@ class Dispute(Request):
     resolution: Annotated[str | None, Field(max_length=1024)] = None
 
 
+class Seat(Request):
+    """A position in a session, by the session's key."""
+
+    session_key: Annotated[str, Field(min_length=1, max_length=4096)]
+    session_position: Annotated[int, Field(ge=0, lt=2**63)]
+
+
 class Stood(Request):
     """A state that a memory was in. `at` None: since its import."""
 
@@ -98,13 +105,14 @@ class MemoryLine(Request, Generic[_D]):
     project: Annotated[str, Field(max_length=1024)] = ""
     session_id: Label | None = None
     session_key: Annotated[str | None, Field(max_length=4096)] = None
-    session_position: Annotated[int | None, Field(ge=0, lt=2**53)] = None
+    session_position: Annotated[int | None, Field(ge=0, lt=2**63)] = None
     origin_id: Label | None = None
     source_raw_memory_id: MemoryId | None = None
     details: _D | None = None
     versions: Annotated[list[Stood], Field(min_length=1)]
     links: Annotated[list[Link], Field(default_factory=list)]
     conflicts: Annotated[list[Dispute], Field(default_factory=list)]
+    vacated: Annotated[list[Seat], Field(default_factory=list)]
 
 
 class GoneLine(Request):
@@ -134,14 +142,15 @@ _LINES: dict[Any, type[MemoryLine[Any]]] = {
 @dataclass(frozen=True, slots=True)
 class Carried:
     """A memory with its history. `memory` is in the last of its states, its `seq` is 0, its `number` 0 when
-    it has none; `history` are the states from version 1 on and since when each held, epoch ms. Without a
-    history it is gone."""
+    it has none; `history` are the states from version 1 on and since when each held, epoch ms; `vacated` are
+    the places that it has left, which nobody else may have. Without a history it is gone."""
 
     memory: Memory
     written: int | None
     history: tuple[tuple[int | None, State], ...] = ()
     links: tuple[Link, ...] = ()
     conflicts: tuple[Dispute, ...] = ()
+    vacated: tuple[Seat, ...] = ()
 
     def moved(self, product: str | None, agent: str | None, user: str | None) -> "Carried":
         """The same in another place, where one is named. A user that is named by the product's name is the
@@ -177,6 +186,8 @@ def line_of(carried: Carried) -> dict[str, Any]:
         row["links"] = [link.model_dump() for link in carried.links]
     if carried.conflicts:
         row["conflicts"] = [one.model_dump(exclude_none=True) for one in carried.conflicts]
+    if carried.vacated:
+        row["vacated"] = [seat.model_dump() for seat in carried.vacated]
     return row
 
 
@@ -240,7 +251,8 @@ def _carried(line: MemoryLine[Any], customs: dict[int, str]) -> Carried:
         state=history[-1][1],
         **plain,
     )
-    return Carried(memory, line.gmt_created, history, tuple(line.links), tuple(line.conflicts))
+    links, conflicts, vacated = tuple(line.links), tuple(line.conflicts), tuple(line.vacated)
+    return Carried(memory, line.gmt_created, history, links, conflicts, vacated)
 
 
 def _checked_id(memory_id: str) -> str:

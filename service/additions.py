@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from models import verbatim
@@ -10,9 +9,9 @@ from models.answers import Added, Reply
 from models.draft import Draft, content_key
 from models.errors import BrainError, FieldError, InvalidArgument, MemoryForgotten
 from models.facts import Fact
-from models.injection import scan
+from models.injection import scan_all
 from models.memory import Memory, State
-from models.provenance import Details, MemoryDetails, MessageDetails, Provenance
+from models.provenance import Details, MemoryDetails, MessageDetails, Provenance, guarded
 from models.requests import AddBatch, AddMemory, FactGiven
 from models.scope import Caller
 from service.audit import record_items
@@ -151,15 +150,6 @@ def facts_of(given: Iterable[FactGiven]) -> tuple[Fact, ...]:
     return tuple(dict.fromkeys(made))
 
 
-def guarded(provenance: Provenance, reasons: tuple[str, ...]) -> Provenance:
-    """With the mark of a text that claims authority or gives orders, by the rules that say so. It is never
-    taken back here."""
-    if not reasons:
-        return provenance
-    known = dict.fromkeys((*provenance.sensitivity_reasons, *reasons))
-    return replace(provenance, security_sensitive=True, sensitivity_reasons=tuple(known))
-
-
 def _draft(
     brain: Brain,
     caller: Caller,
@@ -179,7 +169,10 @@ def _draft(
         valid_until=request.valid_until,
         stated_confidence=request.confidence,
         frame=request.frame,
-        provenance=guarded(Provenance(), scan(content)),
+        provenance=guarded(
+            Provenance(),
+            scan_all(content, actor, request.frame, request.session_id, request.project, request.origin_id),
+        ),
     )
     memory = Memory(
         memory_id=brain.new_id(brain.clock()),

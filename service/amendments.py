@@ -10,13 +10,13 @@ from models.confidence import appraised
 from models.draft import Draft, content_key
 from models.errors import ConflictState, ImmutableLayer, invalid
 from models.facts import Fact
-from models.injection import scan
+from models.injection import scan, scan_label
 from models.memory import Memory, State
-from models.provenance import MemoryDetails, Provenance
+from models.provenance import MemoryDetails, Provenance, guarded
 from models.scope import Caller
 from models.standing import Standing
 from models.token_codes import Embedded
-from service.additions import facts_of, guarded, items_of, off_loop
+from service.additions import facts_of, items_of, off_loop
 from service.brain import Brain
 from service.once import once, replayed, shown
 from stores import amendment, refill
@@ -187,6 +187,8 @@ def _edited(memory: Memory, request: UpdateMemory) -> State:
     }
     if "confidence" in given:
         values["stated_confidence"] = request.confidence
+    if request.frame is not None:
+        values["provenance"] = guarded(memory.state.provenance, scan_label(request.frame))
     state = replace(memory.state, **values)
     state = appraised(replace(memory, state=state), state.standing)
     if (

@@ -112,7 +112,7 @@ def build_app(brain: Brain, keys: KeyRing, token: str, *, mcp: bool = True) -> A
     limits = settings.limits
     rate = RateLimit(limits.requests_per_second, limits.burst) if limits.requests_per_second else None
     callers = Callers(keys, token, brain.clock, rate=rate, hosts=settings.server.allowed_hosts)
-    return Gate(app, http_api.Shortcuts(brain), metrics, callers)
+    return Gate(app, http_api.Shortcuts(brain), metrics, callers, brain.refusals)
 
 
 def _mcp_door(brain: Brain) -> "HttpDoor":
@@ -172,6 +172,7 @@ async def serving(
         sweeping = asyncio.create_task(keep_sweeping(brain))
         checking = asyncio.create_task(keep_checking(brain))
         scanning = asyncio.create_task(rescan_in_background(brain))
+        counting = asyncio.create_task(brain.refusals.keep_writing())
         try:
             while not server.started:
                 if task.done():
@@ -183,7 +184,8 @@ async def serving(
             sweeping.cancel()
             checking.cancel()
             scanning.cancel()
-            await asyncio.gather(task, sweeping, checking, scanning, return_exceptions=True)
+            counting.cancel()
+            await asyncio.gather(task, sweeping, checking, scanning, counting, return_exceptions=True)
             await brain.close()
 
 

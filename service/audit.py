@@ -8,17 +8,18 @@ from typing import Any
 from models.answers import Reply
 from models.audit_requests import GetAudit
 from models.errors import BrainError, StoreUnavailable
-from models.scope import Caller
+from models.scope import Caller, Partition
 from service.brain import MEMORY_ID, Brain
 from service.cursors import cursor_of, mark_of, read_cursor
 from service.operation import Operation
+from service.refusals import Origin
 from stores import audit_log
 from stores.addition import Item, Outcome, Refused
 from stores.audit_log import Filter
 from stores.writer import Transaction
 
-# What was judged and refused. A call that was not understood, came too often or met a fault was not judged.
-JUDGED = frozenset({403, 404, 409, 410, 412})
+# What was judged and refused. A call that was not understood or met a fault was not judged.
+JUDGED = frozenset({403, 404, 409, 410, 412, 413})
 JUDGED_CODES = frozenset({"evidence_required"})
 # Arguments that say which memory is meant.
 _NAMING = ("id", "a", "memory_id", "from_id", "supersedes", "memory_ids")
@@ -27,17 +28,28 @@ _NAMING = ("id", "a", "memory_id", "from_id", "supersedes", "memory_ids")
 async def record_refusal(
     brain: Brain, operation: Operation[Any], caller: Caller, arguments: Any, refusal: BrainError
 ) -> None:
-    """Put a refused call into the audit log: of what may write, and of all that the caller has no right to. A
-    ledger that takes no writes is no reason to answer otherwise."""
-    concerned = operation.right != "read" or operation.right not in caller.rights
-    if concerned and judged(refusal):
-        memory_id = _named(arguments)
+    """Put a refused call into the audit log: of what may write, and of all that the caller has no right to or
+    that is too large. A ledger that takes no writes is no reason to answer otherwise."""
+    concerned = operation.right != "read" or operation.right not in caller.rights or refusal.status == 413
+    if not concerned or not judged(refusal):
+        return
+    memory_id = _named(arguments)
+    if caller.key_id is not None:
+        await brain.refusals.record(
+            Origin.of(caller),
+            operation.name,
+            refusal,
+            caller.request_id,
+            place=caller.home,
+            memory_id=memory_id,
+        )
+        return
 
-        def write(transaction: Transaction) -> None:
-            record(transaction, caller, operation.name, memory_id, refusal)
+    def write(transaction: Transaction) -> None:  # of whoever owns the machine: all of them
+        record(transaction, caller, operation.name, memory_id, refusal)
 
-        with suppress(StoreUnavailable):
-            await brain.write(write)
+    with suppress(StoreUnavailable):
+        await brain.write(write)
 
 
 def record_items(
@@ -55,12 +67,18 @@ def record_items(
 
 
 def record(
-    transaction: Transaction, caller: Caller, action: str, memory_id: str | None, refusal: BrainError
+    transaction: Transaction,
+    caller: Caller,
+    action: str,
+    memory_id: str | None,
+    refusal: BrainError,
+    place: Partition | None = None,
 ) -> None:
-    """One refusal: who, what, of which memory, and the error's code."""
+    """One refusal: who, what, of which memory, and the error's code; in the caller's own partition, unless
+    another is given."""
     transaction.event(
         action,
-        caller.home,
+        place or caller.home,
         memory_id,
         key_id=caller.key_id,
         request_id=caller.request_id,
@@ -87,10 +105,13 @@ def _named(arguments: Any) -> str | None:
 
 async def page(brain: Brain, caller: Caller, request: GetAudit) -> Reply:
     """A page of the log of the caller's scope, the newest entries first."""
+    await brain.refusals.write_counts()  # so that the log is whole up to now
+    whole = caller.user is None and not caller.bound
     wanted = Filter(
         caller.scope,
         caller.user,
-        whole=caller.user is None and not caller.bound,
+        whole=whole,
+        store=whole and caller.key_id is None,
         memory_id=request.memory_id,
         action=request.action,
         key_id=request.key_id,

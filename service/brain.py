@@ -19,6 +19,7 @@ from models.layers import HIDDEN, Status
 from models.memory import Memory
 from models.scope import Caller, Partition, Scope
 from service.meaning import Meaning
+from service.refusals import Refusals
 from service.settings import Settings
 from service.weights import Weights
 from stores.applier import Applier
@@ -86,6 +87,7 @@ class Brain:
             settings.vdb.gather_ms,
         )
         self.doctor = Doctor(self.ledger, vdb, self.shards, self.applier, self.residents, clock)
+        self.refusals = Refusals(self.write, clock)
         self.in_step = False  # whether Chroma is known to hold what the ledger says, but for the outbox
 
     async def start(self) -> None:
@@ -113,6 +115,7 @@ class Brain:
             last_first.push_async_callback(self._publisher.close)
             last_first.push_async_callback(asyncio.to_thread, self.ledger.stop_writing)
             last_first.push_async_callback(self._leave_mark)
+            last_first.push_async_callback(self.refusals.write_counts)
             last_first.push_async_callback(self.meaning.close)
             last_first.push_async_callback(self.applier.close)
 

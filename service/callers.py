@@ -14,9 +14,10 @@ from urllib.parse import urlsplit
 
 from models.errors import Forbidden, RateLimited, Unauthenticated, invalid
 from models.keys import RIGHTS
-from models.scope import Caller
+from models.scope import Caller, Partition
 from models.scope import Scope as Tenant
 from service.rate import RateLimit
+from service.refusals import NOBODY, Origin
 from stores.keys import Key, KeyRing
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -73,6 +74,13 @@ class Callers:
             if wait:
                 raise RateLimited(f"Too many requests; wait {wait} s.", retry_after=wait)
         return caller
+
+    def origin(self, headers: Headers) -> Origin:
+        """Whom the refusal of such a request is about: the holder of a key, in force or not, or nobody."""
+        key = self._keys.find(headers.get(b"authorization", b"").partition(b" ")[2].strip())
+        if key is None:
+            return Origin(NOBODY, None)
+        return Origin(Partition(key.product, key.agent or "", ""), key.key_id)
 
     def _seen_before(self, headers: Headers, now: int, request_id: str) -> Caller | None:
         """The caller by the same headers as in an earlier request, while the key is in force."""

@@ -111,8 +111,9 @@ class Caller:
             arguments = {"idempotency_key": uuid4().hex} | arguments  # so that a lost answer may be asked for
         twice = called.annotations.read_only or "idempotency_key" in arguments
         source: OwnerSource = RemoteOwner(self.url) if self.url else LocalOwner(data_lock(settings), visit)
+        pauses = PAUSES[:1] if self.url else PAUSES  # what is named is there or not
         try:
-            for look, pause in enumerate(PAUSES, 1):
+            for look, pause in enumerate(pauses, 1):
                 await asyncio.sleep(pause)
                 owner = await source.find()
                 token = {"Authorization": f"Bearer {owner.token}"} if owner.token else {}
@@ -120,7 +121,7 @@ class Caller:
                     try:
                         return await client.call(called, arguments)
                     except OwnerUnreachable as fault:
-                        if look == len(PAUSES) or (fault.sent and not twice):
+                        if look == len(pauses) or (fault.sent and not twice):
                             raise
             raise AssertionError("unreachable")
         except BrainError as refusal:  # found before it was sent

@@ -9,25 +9,31 @@ import time
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from models.errors import BrainError, Unauthenticated, invalid
+from models.errors import BrainError, Forbidden, TooLarge, Unauthenticated, invalid
 from service.callers import Callers, Headers
 from service.http_api import Shortcuts, failure
 from service.metrics import Metrics
+from service.refusals import AT_THE_DOOR, DOOR, Origin, Refusals
 from service.responses import problem
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
 _OURS = (b"x-brain-product", b"x-brain-agent", b"x-brain-user")
+# What the MCP SDK refuses at /mcp: a foreign Host or Origin, and a body over its limit.
+_OF_THE_SDK = {421: Forbidden("Host"), 403: Forbidden("Origin"), 413: TooLarge("Body")}
 _ONCE = (b"host", b"origin", b"authorization", *_OURS)
 
 
 class Gate:
     """Puts the `Caller` into `scope["state"]["caller"]`, or answers a problem document."""
 
-    def __init__(self, app: ASGIApp, shortcuts: Shortcuts, metrics: Metrics, callers: Callers):
+    def __init__(
+        self, app: ASGIApp, shortcuts: Shortcuts, metrics: Metrics, callers: Callers, refusals: Refusals
+    ):
         self._app = app
         self._shortcuts = shortcuts
         self._metrics = metrics
         self._callers = callers
+        self._refusals = refusals
         # Random by process, then counted: to ask the kernel for randomness costs as much as the rest of this.
         start, digits = secrets.token_hex(4), "%08x"
         self._new_ids = (start + digits % (number & 0xFFFFFFFF) for number in itertools.count())
@@ -50,6 +56,9 @@ class Gate:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"].append(named)
+                if status in _OF_THE_SDK and scope["path"] == "/mcp":
+                    origin = Origin.of(state["caller"])
+                    await self._refusals.record(origin, DOOR, _OF_THE_SDK[status], request_id)
             await send(message)
 
         try:
@@ -73,6 +82,8 @@ class Gate:
             _refuse_mistyped(headers)
             scope["state"]["caller"] = self._callers.identify(scope, headers, request_id)
         except BrainError as refusal:
+            if refusal.status in AT_THE_DOOR:
+                await self._refusals.record(self._callers.origin(headers), DOOR, refusal, request_id)
             challenge = {"www-authenticate": "Bearer"} if isinstance(refusal, Unauthenticated) else None
             return problem(refusal, request_id, challenge)
         except Exception as bug:  # noqa: BLE001 - `failure` logs it with its trace

@@ -124,7 +124,7 @@ async def suppress(brain: Brain, caller: Caller, request: Suppress) -> Reply:
 
     def write(transaction: Transaction) -> dict[str, Any]:
         place = _place(transaction, caller, target)
-        changed = suppressions.put(transaction, place.partition, target)
+        changed = suppressions.put(transaction, place.partition, target, caller.ceiling)
         if changed:
             act.event(transaction, place.partition, place.memory_id, ("suppressed",))
         return {"changed": changed}
@@ -165,13 +165,14 @@ def _target(text: str) -> Target:
 
 def _place(transaction: Transaction, caller: Caller, target: Target) -> _Place:
     """A memory is hidden for the user whose it is; anything else for the user who asks. Raises
-    ObservationNotFound."""
+    ObservationNotFound, and AuthorityNotAllowed for a memory of an authority beyond the caller's."""
     if target.sort != "memory":
         return _Place(caller.home)
     transaction.flush()
     number = int(target.value)
     rows = find_rows(transaction.connection, caller, "memory", [number])
     check_found("memory", [number], rows)
+    caller.check_change(rows[0].memory.source_authority)
     return _Place(rows[0].memory.partition, rows[0].memory.memory_id)
 
 

@@ -19,14 +19,14 @@ from models.history_requests import (
     SettleConflict,
 )
 from models.history_times import epoch_ms, shown
-from models.injection import scan
+from models.injection import scan_all
 from models.layers import STATUSES
 from models.memory import Memory, State
-from models.provenance import Provenance, layer_of
+from models.provenance import Provenance, guarded, layer_of
 from models.requests import Request
 from models.scope import Caller
 from models.standing import Label
-from service.additions import guarded, off_loop
+from service.additions import off_loop
 from service.brain import Brain
 from service.history_fields import history_fields
 from service.once import once, replayed
@@ -71,13 +71,11 @@ def _draft(brain: Brain, caller: Caller, request: Remember) -> Draft:
         capture_context=request.capture_context,
         event_at=request.event_at,
     )
-    # What is shown beside the text may be written to be obeyed as well.
-    others = (text for text in (request.source, request.capture_context) if text is not None)
-    reasons = [OWN_WORD] if request.security_sensitive else []
-    reasons += [rule for text in (content, *others) for rule in scan(text)]
+    labels = (request.source, request.frame, request.session_id, request.origin_id, request.capture_context)
+    reasons = ((OWN_WORD,) if request.security_sensitive else ()) + scan_all(content, *labels)
     state = State(
         frame=request.frame,
-        provenance=guarded(started(provenance, now), tuple(dict.fromkeys(reasons))),
+        provenance=guarded(started(provenance, now), reasons),
     )
     memory = Memory(
         memory_id=brain.new_id(now),
@@ -142,12 +140,7 @@ async def forget(brain: Brain, caller: Caller, request: ActOn) -> Reply:
 
 async def restore(brain: Brain, caller: Caller, request: ActOn) -> Reply:
     """Bring a forgotten memory back."""
-
-    def back(act: Act, transaction: Transaction, memory_id: str) -> None:
-        memory = act.find(transaction, memory_id, forgotten=True)
-        amendment.bring_back(act, transaction, memory, request.reason)
-
-    return await _act(brain, caller, request, "restore", back)
+    return await _act(brain, caller, request, "restore", history.restore)
 
 
 async def corroborate(brain: Brain, caller: Caller, request: Corroborate) -> Reply:
@@ -184,15 +177,19 @@ async def review(brain: Brain, caller: Caller, request: Review) -> Reply:
 
 
 async def set_frame(brain: Brain, caller: Caller, request: SetFrame) -> Reply:
-    def move(act: Act, transaction: Transaction, memory_id: str) -> None:
-        history_context.set_frame(act, transaction, memory_id, request.frame)
+    reasons = scan_all("", request.frame)
 
-    return await _act(brain, caller, request, "set_frame", move)
+    def move(act: Act, transaction: Transaction, memory_id: str) -> tuple[Memory, bool]:
+        return history_context.set_frame(act, transaction, memory_id, request.frame, reasons)
+
+    return await _unpinning(brain, caller, request, "set_frame", move)
 
 
 async def set_history_context(brain: Brain, caller: Caller, request: SetHistoryContext) -> Reply:
     given = {name: getattr(request, name) for name in request.given}
-    context = Context(given, None if request.event_at is None else epoch_ms(request.event_at))
+    at = None if request.event_at is None else epoch_ms(request.event_at)
+    labels = (request.source, request.session_id, request.origin_id, request.capture_context)
+    context = Context(given, at, scan_all("", *labels))
 
     def move(act: Act, transaction: Transaction, memory_id: str) -> tuple[Memory, bool]:
         return history_context.set_context(act, transaction, memory_id, context)

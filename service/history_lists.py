@@ -27,7 +27,9 @@ from service import conflicts, consolidation
 from service.brain import Brain
 from service.cursors import cursor_of, mark_of, read_cursor
 from service.history_fields import history_fields
+from stores import resolution
 from stores.columns import NO_TIME
+from stores.lineage import kin_of
 from stores.resident import Snapshot
 
 _ACTIVE = STATUSES.index("active")
@@ -47,7 +49,12 @@ def _provenance(brain: Brain, caller: Caller, memory: Memory) -> dict[str, Any]:
     ids = dict.fromkeys((*state.evidence_ids, *(one.memory_id or "" for one in counted)))
     found = brain.ledger.find_all(list(ids))
     heard = [one for one in found.values() if one.state.status == "active"]
-    why = {one.agreement.memory_id or "": one.why for one in weigh(memory, heard)}
+    with brain.ledger.snapshot() as connection:
+        kin = kin_of(connection, memory, [one.memory_id for one in heard])
+    disputes = resolution.conflicts_of(brain.ledger, list(state.standing.conflicts))
+    against = {id for row in disputes for id in (row.a_id, row.b_id)}
+    weighed = weigh(memory, heard, kin, against)
+    why = {one.agreement.memory_id or "": one.why for one in weighed}
     by_memory = [
         _by_memory(found[id], why.get(id), caller) for id in ids if id in found and not _purged(found[id])
     ]
@@ -60,7 +67,7 @@ def _provenance(brain: Brain, caller: Caller, memory: Memory) -> dict[str, Any]:
             "counted": one.why == "independent",
             "why": one.why,
         }
-        for label, one in zip(state.standing.labels, weigh(memory, heard)[len(heard) :], strict=True)
+        for label, one in zip(state.standing.labels, weighed[len(heard) :], strict=True)
     ]
     return {
         "id": memory.memory_id,

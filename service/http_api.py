@@ -18,10 +18,12 @@ from models.errors import (
     MethodNotAllowed,
     NoSuchRoute,
     StoreUnavailable,
+    TooLarge,
 )
 from models.scope import Caller
 from service import dispatch
 from service.arguments import arguments_of, streamed
+from service.audit import record_refusal
 from service.brain import Brain
 from service.callers import Headers
 from service.metrics import Metrics
@@ -66,6 +68,8 @@ class Endpoint:
             else:
                 arguments, texts = await arguments_of(scope, receive, operation)
         except BrainError as refusal:
+            if isinstance(refusal, TooLarge):
+                await record_refusal(self._brain, operation, caller, scope["path_params"], refusal)
             return problem(refusal, caller.request_id)
         except ClientDisconnect:  # nobody is left to answer
             return Response(status_code=400)

@@ -70,7 +70,7 @@ def _root(text: str, host: str | None, label: str | None) -> Root:
     if declared is not None:
         host, label, text = declared.groups()
     path = Path(text).expanduser().absolute()
-    if not path.exists():
+    if not (path.is_file() or path.is_dir()):
         raise Unusable(f"{path}: there is no such file or folder.")
     host = host or host_of(f"{path.as_posix()}/")
     if host is None:
@@ -186,7 +186,9 @@ async def send(http: httpx.AsyncClient, file: File, *, resume: bool, advance: Ad
     """Have the owner take a file in, from where it stopped the last time. Raises Refused, OSError or
     httpx.RequestError."""
     with file.path.open("rb") as stream:
-        read, lines = await _resumed(http, file, stream) if resume else (hashlib.sha256(), 0)
+        names, read, lines = (
+            await _resumed(http, file, stream) if resume else (file.names, hashlib.sha256(), 0)
+        )
         start = stream.tell()
         advance(start)
         if start and start == file.size:
@@ -203,7 +205,7 @@ async def send(http: httpx.AsyncClient, file: File, *, resume: bool, advance: Ad
                 yield piece
                 advance(len(piece))
 
-        arguments = file.names | {"modified_at_epoch": file.modified, "first_line": lines}
+        arguments = names | {"modified_at_epoch": file.modified, "first_line": lines}
         arguments |= {"session_mode": file.told.mode} if file.told.mode != "unknown" else {}
         arguments |= {"branch": file.told.branch[:256]} if file.told.branch else {}
         headers = {"Content-Type": JSON_LINES}
@@ -211,25 +213,28 @@ async def send(http: httpx.AsyncClient, file: File, *, resume: bool, advance: Ad
     # The line that is being written now must be seen again, whole.
     if resume and answer["status"] in ("ok", "duplicate_only") and last == b"\n":
         done = {"lines": lines + answer["scanned_lines"], "bytes": file.size, "digest": read.hexdigest()}
-        _document(await http.post(ADVANCE, json=file.names | done))
+        _document(await http.post(ADVANCE, json=names | done))
     return answer
 
 
-async def _resumed(http: httpx.AsyncClient, file: File, stream: IO[bytes]) -> tuple[Any, int]:
-    """The digest of what was read already and how many lines that is; the stream stands behind it. All anew
-    when the file does not begin as it did."""
-    cursor = _document(await http.post(FIND, json=file.names))["cursor"]
-    read = hashlib.sha256()
-    if cursor is None or cursor["bytes"] > file.size:
-        return read, 0
-    left = cursor["bytes"]
-    while left > 0 and (piece := stream.read(min(PIECE, left))):
-        left -= len(piece)
-        read.update(piece)
-    if read.hexdigest() == cursor["digest"]:
-        return read, cursor["lines"]
-    stream.seek(0)
-    return hashlib.sha256(), 0
+async def _resumed(http: httpx.AsyncClient, file: File, stream: IO[bytes]) -> tuple[Document, Any, int]:
+    """Which transcript it is, the digest of what was read of it already, and how many lines that is; the
+    stream stands behind it. All anew when the file begins like no transcript that is known."""
+    found = _document(await http.post(FIND, json=file.names))
+    own = [] if found["cursor"] is None else [found["cursor"]]
+    known = [cursor for cursor in (*own, *found["others"]) if cursor["bytes"] <= file.size]
+    names, read, lines, end = file.names, hashlib.sha256(), 0, 0
+    so_far = hashlib.sha256()
+    for cursor in sorted(known, key=lambda cursor: cursor["bytes"]):
+        left = cursor["bytes"] - stream.tell()
+        while left > 0 and (piece := stream.read(min(PIECE, left))):
+            left -= len(piece)
+            so_far.update(piece)
+        if so_far.hexdigest() == cursor["digest"]:
+            names = names | {"transcript_id": cursor.get("transcript_id", names["transcript_id"])}
+            read, lines, end = so_far.copy(), cursor["lines"], cursor["bytes"]
+    stream.seek(end)
+    return names, read, lines
 
 
 def _document(response: httpx.Response) -> Document:

@@ -5,14 +5,14 @@ from typing import Any
 
 from models.draft import Draft, content_key
 from models.errors import MemoryForgotten
-from models.injection import scan
+from models.injection import scan_all
 from models.layers import Kind, Layer
 from models.memory import Memory, State
 from models.observation_view import SECOND
-from models.provenance import Details
+from models.provenance import Details, guarded
 from models.quarantine import status_with
 from models.scope import Caller
-from service.additions import guarded, off_loop
+from service.additions import off_loop
 from service.brain import Brain
 from stores.words import analyze
 
@@ -38,7 +38,8 @@ async def draft_of(brain: Brain, caller: Caller, text: Text) -> Draft:
 
     def read() -> tuple[tuple[str, ...], tuple[str, ...], str]:
         scanned = "\n".join((text.content, text.beside)) if text.beside else text.content
-        return scan(scanned), analyze(text.content, None), content_key(text.content)
+        reasons = scan_all(scanned, text.project, text.session_id, text.state.frame)
+        return reasons, analyze(text.content, None), content_key(text.content)
 
     reasons, terms, key = await off_loop(len(text.content) + len(text.beside), read)
     state = replace(text.state, provenance=guarded(text.state.provenance, reasons))

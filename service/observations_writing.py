@@ -1,6 +1,5 @@
 """The use cases that write observations and merge several into one."""
 
-import hashlib
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +21,7 @@ from stores.acts import Act
 from stores.addition import Addition
 from stores.appraisal import alive, settle
 from stores.changes import Change, Edge
+from stores.compression import source_digest
 from stores.inserts import insert_edges
 from stores.observations import find_rows
 from stores.writer import Transaction
@@ -124,7 +124,7 @@ def _merged(draft: Draft, sources: list[Memory], session: str, now: int) -> Draf
     compressed = tuple(
         Compressed(
             old.number,
-            f"sha256:{hashlib.sha256(old.content.encode()).hexdigest()}",
+            source_digest(old.content),
             made_at(old),
             session,
             now,

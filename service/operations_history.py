@@ -95,8 +95,8 @@ OPERATIONS: tuple[Operation[Any], ...] = (
         description=(
             "Record that another source says the same as a memory: a bare label, or a memory of it. Use "
             "when you really have independent evidence; use `review` instead when you looked again "
-            "yourself. Only distinct sources count: the memory's own, another spelling, or a repost of "
-            "one original adds nothing; `provenance` says which count and why. The first that counts "
+            "yourself. Only distinct sources count: the memory's own, another spelling, a repost of one "
+            "original, or what was drawn from it adds nothing; `provenance` says why. The first that counts "
             "makes an archive a testimony and opens the gate for a sensitive memory. "
             "`retract_corroboration` takes it back. `invalid_argument`: give exactly one of source and "
             "memory_id."

@@ -150,12 +150,13 @@ OPERATIONS: tuple[Operation[Any], ...] = (
             "Move a memory into a social frame, such as a team or a project, or out of any with null. Use "
             "when it holds for some people only; use `mark_conflict` instead when two frames say "
             "different things. `recall` in another frame does not show it from then on. Text, time and "
-            "provenance stay. The change is audited and can be set back. `conflict_state`: it has "
+            "provenance stay. The change is audited and can be set back. A name that gives orders makes "
+            "the memory sensitive, which may cost its pin (`unpinned`). `conflict_state`: it has "
             "replaced another memory or was replaced, and a chain stays in one frame; remember it anew in "
             "the other one."
         ),
         input=history_requests.SetFrame,
-        output=history_answers.ActAnswer,
+        output=history_answers.UnpinningAnswer,
         route=Route("POST", f"{PATH}/set_frame"),
         right="write",
         annotations=MOVES,

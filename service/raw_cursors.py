@@ -1,5 +1,6 @@
 """How far a file was ingested, over the owner's internal routes: `brain ingest` asks before it sends a file,
-and tells when it is done. Whose transcript it is follows from the caller's headers."""
+and tells when it is done. Whose transcript it is follows from the caller's headers. Of a file that nobody
+knows by its name, the others of its session are told: it may be one of them that was renamed."""
 
 from typing import Annotated, Any
 
@@ -56,9 +57,15 @@ def routes(brain: Brain) -> list[Route]:
             named = validate(Named, verbatim.parse(await read_body(request)))
             with brain.ledger.snapshot() as connection:
                 found = transcripts.cursor(connection, caller.home, named.name, named.transcript_id)
+                others = {} if found else transcripts.others(connection, caller.home, named.name)
         except BrainError as refusal:
             return problem(refusal, caller.request_id)
-        return document({"cursor": None if found is None else _fields(found)})
+        return document(
+            {
+                "cursor": None if found is None else _fields(found),
+                "others": [_fields(one) | {"transcript_id": name} for name, one in others.items()],
+            }
+        )
 
     async def advance(request: Request) -> Response:
         caller: Caller = request.state.caller

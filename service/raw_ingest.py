@@ -1,14 +1,16 @@
 """The use cases that store raw messages: given one by one, or as a transcript that is read as it comes.
 
 A transcript goes through three steps: its bytes into a file without a name, line by line from there what was
-said with all that can be found out beforehand into a second one, and that into the ledger in one write. So
-memory holds a line or a slice, and a fault anywhere leaves nothing behind.
+said with all that can be found out beforehand into a second one, and that into the ledger, part by part. So
+memory holds a line or a part, other writes wait for a part at the most, and no session shows a part before
+the last one is in: a fault anywhere leaves what a repeat makes whole.
 """
 
 import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
+from functools import partial
 from typing import IO, Any
 
 import orjson
@@ -25,11 +27,11 @@ from service.brain import Brain
 from service.once import once, replayed
 from service.transcripts import Scan, read_transcript
 from stores.acts import Act
-from stores.raw_archive import Brought, Source, Taken, bring, note_failure
+from stores.raw_archive import Brought, Clash, Source, Taken, bring, find_clash, note_failure, refuse
 from stores.words import analyze
 from stores.writer import Transaction
 
-SLICE, SLICE_CHARACTERS = 200, 1 << 20  # messages of a transcript that are in memory at once
+PART, PART_CHARACTERS = 500, 1 << 21  # of a transcript in one write: messages, and characters before the last
 _BUFFER = 1 << 20  # bytes of a body
 
 Prepared = tuple[int, str, str, int | None, str | None, bool, str, str, list[str], list[str]]
@@ -52,7 +54,7 @@ async def add_messages(brain: Brain, caller: Caller, request: AddRawMessages) ->
     act = Act(caller, "add_raw_messages", brain.meaning.fingerprint())
 
     def write(transaction: Transaction) -> dict[str, Any]:
-        taken = bring(act, transaction, source, [brought], len(brought))
+        taken = bring(act, transaction, source, brought)
         return {
             "inserted": taken.inserted,
             "duplicates": taken.duplicates,
@@ -104,11 +106,33 @@ async def ingest_stream(
             await brain.write(lambda transaction: note_failure(act, transaction, source, found.line))
             taken = Taken()
         else:
-            slices = _slices(brain, said)
-            taken = await brain.write(
-                lambda transaction: bring(act, transaction, source, slices, found.messages)
-            )
+            taken = await _store(brain, act, source, said)
     return Reply(_answer(source.name, found, taken))
+
+
+async def _store(brain: Brain, act: Act, source: Source, said: IO[bytes]) -> Taken:
+    """Write what was said, part by part. A contradiction is looked for in all parts before the first one is
+    written; what somebody else brings of the same transcript meanwhile is met on the way."""
+    clash = await asyncio.to_thread(_find_clash, brain, act, source, said)
+    if clash is not None:
+        done: Taken = await brain.write(partial(refuse, act, source=source, clash=clash))
+        return done
+    parts = _parts(brain, said)
+    part: Sequence[Brought] | None = await asyncio.to_thread(next, parts)
+    total = Taken()
+    while part is not None and total.detail is None:
+        following = await asyncio.to_thread(next, parts, None)
+        write = partial(bring, act, source=source, brought=part, last=following is None)
+        total = total.with_part(await brain.write(write))
+        part = following
+    return total
+
+
+def _find_clash(brain: Brain, act: Act, source: Source, said: IO[bytes]) -> Clash | None:
+    with brain.ledger.snapshot() as connection:
+        clash = find_clash(connection, act.caller.home, source, _parts(brain, said))
+    said.seek(0)
+    return clash
 
 
 def _answer(name: SessionName | None, found: Scan, taken: Taken) -> dict[str, Any]:
@@ -170,16 +194,17 @@ def _read(brain: Brain, request: IngestTranscript, raw: IO[bytes], said: IO[byte
     return found
 
 
-def _slices(brain: Brain, said: IO[bytes]) -> Iterator[Sequence[Brought]]:
+def _parts(brain: Brain, said: IO[bytes]) -> Iterator[Sequence[Brought]]:
+    """At least one, which may be empty."""
     some: list[Brought] = []
     size = 0
     for line in said:
+        if len(some) == PART or size > PART_CHARACTERS:
+            yield some
+            some, size = [], 0
         one = _brought(brain, orjson.loads(line))
         some.append(one)
         size += len(one.content)
-        if len(some) == SLICE or size > SLICE_CHARACTERS:
-            yield some
-            some, size = [], 0
     yield some
 
 

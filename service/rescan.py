@@ -9,12 +9,13 @@ from functools import partial
 
 import structlog
 
+from models.confidence import appraised
 from models.errors import MemoryForgotten, MemoryNotFound
-from models.injection import RULES_VERSION, scan
+from models.injection import RULES_VERSION, scan_all
 from models.memory import Memory
+from models.provenance import guarded
 from models.quarantine import status_with
 from models.scope import Caller
-from service.additions import guarded
 from service.brain import Brain
 from stores.acts import Act
 from stores.appraisal import READABLE, settle
@@ -61,7 +62,7 @@ def _page(brain: Brain, after: int) -> list[Memory]:
 
 def unmarked(found: Sequence[Memory]) -> list[Marked]:
     """Those that lack a mark which their text gives them, with all of its marks. For a thread."""
-    marks = ((memory, scan(_text(memory))) for memory in found)
+    marks = ((memory, scan_all(_text(memory), *_labels(memory))) for memory in found)
     return [
         (memory, reasons)
         for memory, reasons in marks
@@ -72,6 +73,13 @@ def unmarked(found: Sequence[Memory]) -> list[Marked]:
 def _text(memory: Memory) -> str:
     topic = getattr(memory.details, "topic", None)
     return f"{memory.content}\n{topic}" if topic else memory.content
+
+
+def _labels(memory: Memory) -> tuple[str | None, ...]:
+    """What is shown beside the text."""
+    provenance = memory.state.provenance
+    own = (memory.actor, memory.project, memory.session_id, memory.origin_id, memory.state.frame)
+    return (*own, provenance.source, provenance.capture_context, provenance.consolidation_reason)
 
 
 def mark(transaction: Transaction, marked: Sequence[Marked]) -> int:
@@ -87,6 +95,7 @@ def mark(transaction: Transaction, marked: Sequence[Marked]) -> int:
         provenance = guarded(memory.state.provenance, reasons)
         status = status_with(memory.kind, memory.state.status, provenance.sensitivity_reasons)
         state = replace(memory.state, status=status, provenance=provenance)
+        state = appraised(replace(memory, state=state), state.standing)  # no pin without support
         changed = act.change(transaction, memory, state, ("status", "sensitivity_reasons"))
         fell = memory.state.status in READABLE and status == "quarantined"
         if status != memory.state.status:

@@ -20,6 +20,7 @@ from models.requests import EpochMs
 from models.requests import Request as Input
 from models.scope import Caller
 from models.transfer import Carried, carried_from, header, line_of
+from service import audit
 from service.brain import Brain
 from service.rescan import mark, unmarked
 from service.responses import document, problem
@@ -111,6 +112,7 @@ async def import_lines(
     def write(transaction: Transaction) -> Taken:
         if not options.dry_run:
             taken = take_in(act, transaction, arrivals)
+            _record_refused(transaction, caller, arrivals, taken)
             fates = zip(arrivals, taken.fates, strict=True)
             new = {one.carried.memory.memory_id for one, fate in fates if fate in ("added", "updated")}
             # A file says nothing of the rules of today.
@@ -146,6 +148,17 @@ async def import_lines(
             if isinstance(outcome, BrainError)
         ],
     }
+
+
+def _record_refused(
+    transaction: Transaction, caller: Caller, arrivals: Sequence[Arrival], taken: Taken
+) -> None:
+    """Memories that were not taken in, where whoever audits their scope sees it. Lines that can't be read are
+    of nobody."""
+    for arrival, fate in zip(arrivals, taken.fates, strict=True):
+        if isinstance(fate, BrainError) and audit.judged(fate):
+            memory = arrival.carried.memory
+            audit.record(transaction, caller, "import", memory.memory_id, fate, memory.partition)
 
 
 def routes(brain: Brain) -> list[Route]:

@@ -1,9 +1,10 @@
 """From a JSON value to a typed request, or to an error that names the field and the next move."""
 
 import difflib
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any, TypeVar, get_args
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from models import verbatim
 from models.errors import FieldError, InvalidArgument, invalid
@@ -32,9 +33,28 @@ def validate(model: type[In], arguments: Any, *, texts: bool = False) -> In:
 def _field_error(model: type[Request], error: Any) -> FieldError:
     field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error["loc"]).lstrip(".")
     field = field[:MAX_NAME]
-    if error["type"] == "extra_forbidden" and len(error["loc"]) == 1:
-        near = difflib.get_close_matches(field, model.model_fields, n=1, cutoff=0.6)
-        known = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(model.model_fields)}"
+    *path, name = error["loc"] or ("",)
+    within = _model_at(model, path) if error["type"] == "extra_forbidden" else None
+    if within is not None:
+        near = difflib.get_close_matches(str(name), within.model_fields, n=1, cutoff=0.6)
+        known = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(within.model_fields)}"
         return FieldError(field, f"unknown argument; {known}")
     message = error["msg"].removeprefix("Value error, ")
     return FieldError(field or "body", message[0].lower() + message[1:])
+
+
+def _model_at(model: type[BaseModel], path: Sequence[str | int]) -> type[BaseModel] | None:
+    """What an object inside the arguments is an instance of; numbers in the path are places in lists."""
+    found: type[BaseModel] | None = model
+    for name in path:
+        if found is not None and isinstance(name, str):
+            field = found.model_fields.get(name)
+            found = None if field is None else _model_in(field.annotation)
+    return found
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The model that a field holds, or a list of it."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for part in get_args(annotation) if (found := _model_in(part)) is not None), None)

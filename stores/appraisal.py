@@ -14,6 +14,7 @@ from models.sources import independent
 from models.verdict import Rule, agrees, contradicts
 from stores.acts import Act
 from stores.dependents import flag_dependents
+from stores.lineage import kin_of
 from stores.rows import VARIABLES, memory_from, select_memories
 from stores.schema import conflicts, edges, fact_keys, memories, versions
 from stores.writer import Transaction
@@ -140,6 +141,7 @@ def appraise(transaction: Transaction, memory: Memory) -> Memory:
     """The memory with its standing as the ledger has it now. It may be one that is not stored yet."""
     saying = (*alive(transaction, memory.state.evidence_ids), *agreeing(transaction, memory))
     heard = {one.memory_id: one for one in saying if one.state.status == "active"}
+    kin = kin_of(transaction.connection, memory, list(heard))
     # One that is not stored yet contradicts nobody.
     met = memory.seq and memory.state.status in READABLE
     against = opponents(transaction, memory) if met else []
@@ -147,7 +149,7 @@ def appraise(transaction: Transaction, memory: Memory) -> Memory:
     ranks = [rank(one.authority) for one in against]
     standing = replace(
         memory.state.standing,
-        agreements=independent(memory, heard.values()),
+        agreements=independent(memory, heard.values(), kin, {one.memory_id for one in against}),
         conflicts=tuple(one.conflict_id for one in against[:MAX_NAMED]),
         contested=any(other >= own for other in ranks),
         outranked=any(other > own for other in ranks),

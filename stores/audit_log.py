@@ -10,15 +10,24 @@ from stores.audit import START, link_hash, read_events, select_events
 from stores.ledger import Ledger
 from stores.schema import chain, events
 
+_COUNT = "count="  # among the names of fields, which the chain covers
+
+
+def counting(count: int) -> tuple[str, ...]:
+    """The fields of an entry that stands for so many refusals."""
+    return (f"{_COUNT}{count}",)
+
 
 @dataclass(frozen=True, slots=True)
 class Filter:
     """Which entries of a scope; None: any. `whole`: with those of the product as a whole, about its keys.
-    `since` and `until` are epoch ms, both included."""
+    `store`: with those of no product, for whoever owns the store. `since` and `until` are epoch ms, both
+    included."""
 
     scope: Scope
     user: str | None
     whole: bool
+    store: bool = False
     memory_id: str | None = None
     action: str | None = None
     key_id: str | None = None
@@ -30,7 +39,8 @@ class Filter:
         """Of rows of `events`."""
         table = events.c
         own = table.agent == self.scope.agent
-        found = [table.product == self.scope.product, or_(own, table.agent == "") if self.whole else own]
+        products = (self.scope.product, "") if self.store else (self.scope.product,)
+        found = [table.product.in_(products), or_(own, table.agent == "") if self.whole else own]
         equal = {"user": self.user, "memory_id": self.memory_id}
         equal |= {"action": self.action, "key_id": self.key_id}
         found += [table[name] == value for name, value in equal.items() if value is not None]
@@ -68,9 +78,11 @@ class Entry:
         """As it is shown; JSON-ready. The salt never is."""
         event = self.event
         names = ("seq", "at", "action", "memory_id", "key_id", "request_id", "refused", "reason")
+        fields = event["fields"] if isinstance(event["fields"], list) else []
         return {
             **{name: event[name] for name in names},
-            "fields": event["fields"] if isinstance(event["fields"], list) else [],
+            "fields": fields,
+            "count": _count(fields),
             "agent_id": event["agent"],
             "user_id": event["user"],
             "digest": None if event["digest"] is None else event["digest"].hex(),
@@ -99,3 +111,11 @@ def entries(ledger: Ledger, wanted: Filter, before: int | None, limit: int) -> l
             Entry(event, event.pop("hash"), event.pop("previous") or START)
             for event in read_events(connection, query)
         ]
+
+
+def _count(fields: list[Any]) -> int:
+    """How many refusals an entry with these fields stands for."""
+    for name in fields:
+        if isinstance(name, str) and name.startswith(_COUNT) and name.removeprefix(_COUNT).isdecimal():
+            return int(name.removeprefix(_COUNT))
+    return 1

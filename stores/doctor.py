@@ -30,14 +30,16 @@ from stores.shard_checks import CHECK as CHROMA
 from stores.shard_checks import SHARDS, ShardChecks
 from stores.trust_checks import check_facts, check_standings
 from stores.vdb import Vdb
+from stores.view_checks import VIEW_CHECKS, check_topics
 
 log = structlog.get_logger()
 
 LOOKS = 3  # at a partition in memory that seems to differ; writes are published a moment after their commit
 REFILL_S = 600.0  # that a repair waits for a shard
 DRAIN_S = 30.0  # that it waits for what it has queued
-IN_RECORDS = ("records", "chains", "links", "tags", "facts", "conflicts", "standings")
-CHECKS = (*(check.__name__ for check in LEDGER_CHECKS), *IN_RECORDS, GRAPH, CHROMA)
+IN_RECORDS = ("records", "chains", "links", "tags", "facts", "conflicts", "standings", "topics")
+IN_TABLES = (*LEDGER_CHECKS, *VIEW_CHECKS)
+CHECKS = (*(check.__name__ for check in IN_TABLES), *IN_RECORDS, GRAPH, CHROMA)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +149,7 @@ class Doctor:
             except StoreUnavailable as fault:
                 found.append(unreadable(name, fault))
 
-        for check in LEDGER_CHECKS:
+        for check in IN_TABLES:
             run(check.__name__, check)
         run("records", _of_records)
         return found
@@ -244,6 +246,7 @@ def _of_records(connection: Connection) -> Iterator[Finding]:
     yield from check_tags(connection, records)
     yield from check_facts(connection, records)
     yield from check_standings(connection, records)
+    yield from check_topics(connection, records)
 
 
 def unreadable(check: str, fault: StoreUnavailable) -> Finding:

@@ -12,6 +12,7 @@ from models.memory import State
 from models.transfer import Carried, Dispute, Link
 from stores.rows import memory_from, select_memories
 from stores.schema import conflicts, edges, events, memories, versions
+from stores.seats import vacated_by
 
 PAGE = 100  # memories
 
@@ -65,6 +66,7 @@ def page(connection: Connection, selection: Selection, at: int, after: int) -> t
     histories = _histories(connection, ids, at)
     links = _links(connection, ids, at)
     disputes = _disputes(connection, ids, at)
+    left = vacated_by(connection, ids)
     carried = [
         Carried(
             memory,
@@ -72,6 +74,7 @@ def page(connection: Connection, selection: Selection, at: int, after: int) -> t
             tuple(histories[memory.memory_id]),
             tuple(sorted(links[memory.memory_id], key=lambda link: (link.from_id, link.type, link.to_id))),
             tuple(disputes[memory.memory_id]),
+            tuple(left.get(memory.memory_id, ())),
         )
         for memory, _ in found
     ]

@@ -11,9 +11,11 @@ from models import history_clock
 from models.confidence import appraised
 from models.draft import Draft
 from models.errors import ConflictState, CorroborationRequired, NotConsolidated
+from models.injection import scan_label
 from models.memory import Memory
-from models.provenance import Provenance
+from models.provenance import Provenance, guarded
 from stores.acts import Act
+from stores.amendment import bring_back
 from stores.appraisal import READABLE, alive
 from stores.hearing import hear
 from stores.insertion import IN_PARTITION
@@ -54,8 +56,10 @@ def promote(act: Act, transaction: Transaction, memory_id: str) -> Memory:
     provenance = memory.state.provenance
     if provenance.stage == "consolidated":
         return memory
-    _check_corroborated(memory, "promoted")
     at, why = transaction.now, act.reason
+    # The reason is shown beside the text from now on, and may be written to be obeyed as well.
+    provenance = guarded(provenance, scan_label(why or ""))
+    _check_corroborated(memory, provenance, "promoted")
     provenance = replace(provenance, stage="consolidated", consolidated_at=at, consolidation_reason=why)
     return _put(act, transaction, memory, provenance, "stage")
 
@@ -68,7 +72,7 @@ def pin(act: Act, transaction: Transaction, memory_id: str) -> Memory:
     provenance = memory.state.provenance
     if provenance.stage != "consolidated":
         raise NotConsolidated(f"Memory {memory_id} is working; only what was promoted can be pinned.")
-    _check_corroborated(memory, "pinned")
+    _check_corroborated(memory, provenance, "pinned")
     if provenance.pinned_at is not None:
         return memory
     return _put(act, transaction, memory, replace(provenance, pinned_at=transaction.now), "pinned")
@@ -119,10 +123,22 @@ def review(
     return _put(act, transaction, heard, doubted, "review_due_at")
 
 
-def _check_corroborated(memory: Memory, done: str) -> None:
-    if memory.state.provenance.security_sensitive and not memory.state.standing.agreements:
+def restore(act: Act, transaction: Transaction, memory_id: str) -> None:
+    """Bring a forgotten memory back, as what its chain and its facts allow."""
+    memory = act.find(transaction, memory_id, forgotten=True)
+    act.caller.check_change(memory.source_authority)
+    if memory.state.status != "forgotten":
+        undo = "; brain_memory_restore undoes that" if memory.state.status in ("archived", "negated") else ""
+        raise ConflictState(f"Memory {memory_id} is {memory.state.status}, not forgotten{undo}.")
+    bring_back(act, transaction, memory, act.reason)
+
+
+def _check_corroborated(memory: Memory, provenance: Provenance, done: str) -> None:
+    if provenance.security_sensitive and not memory.state.standing.agreements:
+        before = memory.state.provenance.security_sensitive
+        given = "Memory" if before else "With a reason that gives orders memory"
         raise CorroborationRequired(
-            f"Memory {memory.memory_id} is security_sensitive and can't be {done} before an independent "
+            f"{given} {memory.memory_id} is security_sensitive and can't be {done} before an independent "
             "source corroborates it."
         )
 

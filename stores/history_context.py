@@ -5,39 +5,49 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import delete, update
+from sqlalchemy import update
 
-from models.errors import ConflictState, PositionTaken, invalid
+from models.confidence import appraised
+from models.errors import ConflictState, invalid
 from models.memory import Memory
-from models.provenance import MaterialType, Provenance, layer_of
+from models.provenance import MaterialType, Provenance, guarded, layer_of
 from models.sources import own_keys
 from stores.acts import Act
 from stores.amendment import edit
 from stores.appraisal import alive, appraise, settle
 from stores.history import live, lost_pin
-from stores.history_schema import vacated
-from stores.insertion import is_taken
 from stores.schema import memories
+from stores.seats import reseat
 from stores.writer import Transaction
 
 MAX_SOURCES = 16  # keys that a memory was known by; more would be a game with them
+# Fields of the record itself that may be said anew.
+MOVABLE = ("session_id", "session_key", "session_position", "origin_id", "memory_at")
 _OF_PROVENANCE = ("source", "event_at", "capture_context")
 
 
-def set_frame(act: Act, transaction: Transaction, memory_id: str, frame: str | None) -> Memory:
-    """Move a memory into another frame, or out of any. Raises ConflictState for a member of a chain."""
+def set_frame(
+    act: Act, transaction: Transaction, memory_id: str, frame: str | None, reasons: tuple[str, ...]
+) -> tuple[Memory, bool]:
+    """Move a memory into another frame, or out of any. `reasons` are what the frame's name is marked for.
+    Says whether it lost its pin by that. Raises ConflictState for a member of a chain."""
     memory = live(act, transaction, memory_id)
-    edit(act, transaction, memory, replace(memory.state, frame=frame), ("frame",))
+    provenance = guarded(memory.state.provenance, reasons)
+    state = replace(memory.state, frame=frame, provenance=provenance)
+    state = appraised(replace(memory, state=state), state.standing)
+    edit(act, transaction, memory, state, ("frame",))
     [moved] = alive(transaction, [memory_id])
-    return moved
+    return moved, lost_pin(memory, moved)
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What is `given` of the context of a memory; `memory_at` is that of `event_at`, epoch ms."""
+    """What is `given` of the context of a memory; `memory_at` is that of `event_at`, epoch ms, and `reasons`
+    what the given texts are marked for."""
 
     given: Mapping[str, Any]
     memory_at: int | None
+    reasons: tuple[str, ...]
 
     def provenance(self, memory: Memory) -> Provenance:
         """The memory's provenance with it. Raises ConflictState for material of another layer."""
@@ -51,7 +61,7 @@ class Context:
                     f"{layer_of(material)}, and no memory changes its layer. Remember it anew."
                 )
             values["material_type"] = material
-        return replace(old, **values, contexts=old.contexts + 1)
+        return replace(guarded(old, self.reasons), **values, contexts=old.contexts + 1)
 
     def columns(self, memory: Memory) -> dict[str, Any]:
         """What stands otherwise in the record itself. InvalidArgument for a position without session."""
@@ -86,7 +96,7 @@ def set_context(act: Act, transaction: Transaction, memory_id: str, context: Con
             raise ConflictState(f"Memory {memory_id} has had {MAX_SOURCES} sources already.")
         provenance = replace(provenance, past_sources=tuple(sorted(known)))
         moved = replace(moved, state=replace(moved.state, provenance=provenance))
-    _reseat(transaction, memory, moved)
+    reseat(transaction, memory, moved)
     if columns:
         this = memories.c.memory_id == memory_id
         transaction.execute(update(memories).where(this).values(columns))
@@ -96,32 +106,3 @@ def set_context(act: Act, transaction: Transaction, memory_id: str, context: Con
     settle(act, transaction, [changed])
     [changed] = alive(transaction, [memory_id])
     return changed, lost_pin(memory, changed)
-
-
-def _reseat(transaction: Transaction, memory: Memory, moved: Memory) -> None:
-    """Leave a position for ever and take the other one. Raises PositionTaken."""
-    before, after = (_seat(one) for one in (memory, moved))
-    if before == after:
-        return
-    product, agent, user = memory.partition
-    place = {"product": product, "agent": agent, "user": user}
-    if after is not None:
-        session, position = after
-        own = (
-            (vacated.c.memory_id == memory.memory_id)
-            & (vacated.c.session_key == session)
-            & (vacated.c.session_position == position)
-        )
-        transaction.execute(delete(vacated).where(own))  # it may come back to where it was
-        if is_taken(transaction, memory.partition, session, position):
-            raise PositionTaken(f"session_position {position} of this session is taken.")
-    if before is not None:
-        session, position = before
-        left = place | {"session_key": session, "session_position": position}
-        transaction.insert(vacated, [left | {"memory_id": memory.memory_id}])
-
-
-def _seat(memory: Memory) -> tuple[str, int] | None:
-    if memory.session_key is None or memory.session_position is None:
-        return None
-    return memory.session_key, memory.session_position

@@ -25,6 +25,8 @@ from stores.topics import topic_values
 from stores.words import ANALYZER
 from stores.writer import Transaction
 
+MAX_POSITION = 2**63 - 1
+
 # Built once: to build a statement costs more than to run it.
 IN_PARTITION = and_(
     memories.c.product == bindparam("product"),
@@ -135,6 +137,11 @@ def seated(transaction: Transaction, memory: Memory) -> Memory:
     if position is None:
         ends = [transaction.connection.scalar(last, session) for last in (_LAST_POSITION, LAST_VACATED)]
         position = 1 + max([*given, -1, *(end for end in ends if end is not None)])
+        if position > MAX_POSITION:
+            raise PositionTaken(
+                f"The last position of this session, {MAX_POSITION}, is taken: nothing can be appended. "
+                "Give a free session_position, or use another session."
+            )
     elif position in given or is_taken(transaction, memory.partition, memory.session_key, position):
         raise PositionTaken(f"session_position {position} of this session is taken.")
     given.add(position)

@@ -62,17 +62,22 @@ class KeyRing:
     def authenticate(self, credential: bytes, now: int) -> Key:
         """The key of `brain_<id>_<secret>`, at `now` (epoch ms). Raises Unauthenticated: an unknown id and a
         wrong secret with the same words, and only who has the secret learns that it expired."""
-        prefix, _, rest = credential.partition(b"_")
-        key_id, _, secret = rest.partition(b"_")
-        key = self._keys.get(key_id.decode("latin-1"))
-        same = hmac.compare_digest(hashlib.sha256(secret).digest(), _NO_DIGEST if key is None else key.digest)
-        if key is None or not same or prefix != PREFIX:
+        key = self.find(credential)
+        if key is None:
             raise Unauthenticated(_UNKNOWN)
         if key.revoked_at is not None:
             raise Unauthenticated(f"Key {key.key_id} was revoked.")
         if key.expires_at is not None and key.expires_at <= now:
             raise Unauthenticated(f"Key {key.key_id} has expired.")
         return key
+
+    def find(self, credential: bytes) -> Key | None:
+        """The key of which this is the whole credential, whether it is in force or not."""
+        prefix, _, rest = credential.partition(b"_")
+        key_id, _, secret = rest.partition(b"_")
+        key = self._keys.get(key_id.decode("latin-1"))
+        same = hmac.compare_digest(hashlib.sha256(secret).digest(), _NO_DIGEST if key is None else key.digest)
+        return key if same and prefix == PREFIX else None
 
     def in_force(self, key: Key, now: int) -> bool:
         """Whether a key that was authenticated earlier still opens the door: neither revoked nor expired."""

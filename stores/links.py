@@ -38,8 +38,7 @@ def link(act: Act, transaction: Transaction, edge: Edge) -> bool:
         insert_edges(transaction, (edge,), seq)
     for memory in _of_each_partition(target, source):
         transaction.changes.append(Change(memory, edges=(edge,)))
-    if edge.type == "evidence_for":
-        settle(act, transaction, [target])
+    _settle(act, transaction, source, target, edge)
     _flag(act, transaction, source, target, edge)
     return True
 
@@ -65,8 +64,7 @@ def unlink(act: Act, transaction: Transaction, edge: Edge) -> bool:
         end_edges(transaction, (edge,), seq)
     for memory in _of_each_partition(target, source):
         transaction.changes.append(Change(memory, unlinked=(edge,)))
-    if edge.type == "evidence_for":
-        settle(act, transaction, [target])
+    _settle(act, transaction, source, target, edge)
     return True
 
 
@@ -83,6 +81,16 @@ def _check(act: Act, source: Memory, target: Memory, edge: Edge) -> None:
             f"Memory {rests.memory_id} is {rests.source_authority}, what it would be derived from "
             f"{on.source_authority}: a derived memory has the lowest authority of its lineage. Write it anew."
         )
+
+
+def _settle(act: Act, transaction: Transaction, source: Memory, target: Memory, edge: Edge) -> None:
+    """Bring up to date whose corroboration the link is, and, where it says that two are of one lineage,
+    whoever counted on what was drawn from the other: that does not bear it out."""
+    if edge.type == "evidence_for":
+        settle(act, transaction, [target])
+    if edge.type == "derived_from":
+        transaction.flush()
+        settle(act, transaction, [source, *dependents(transaction.connection, [source], MAX_FLAGGED)])
 
 
 def _flag(act: Act, transaction: Transaction, source: Memory, target: Memory, edge: Edge) -> None:

@@ -22,6 +22,7 @@ from stores.rows import memory_from, select_memories, tag_values
 from stores.schema import edges, fact_keys, memories, outbox, tags, tokens, vectors
 from stores.trust_checks import unlike_links
 from stores.vdb import shard_of
+from stores.view_mending import count_again, write_places, write_topics
 from stores.words import ANALYZER, analyze
 from stores.writer import Transaction
 
@@ -120,6 +121,9 @@ MENDS: dict[Repair, Mend] = {
     "facts": write_facts,
     "conflicts": write_conflicts,
     "standings": appraise_again,
+    "places": write_places,
+    "sessions": count_again,
+    "topics": write_topics,
     "embed": embed_again,
     "index": index_again,
     "shard": move_tasks,

@@ -40,4 +40,5 @@ suppressions = Table(
     Column("sort", String, primary_key=True),  # memory | topic_key | entity | pattern
     Column("value", Text, primary_key=True),
     Column("at", Big, nullable=False),  # epoch ms
+    Column("authority", String, nullable=False, server_default="policy"),  # the highest that it hides
 )

@@ -101,7 +101,8 @@ def purge(act: Act, transaction: Transaction, doomed: Sequence[Memory], review: 
             _bury(act, transaction, memory)
     _forget_requests(transaction, act.caller.scope, set(gone))
     suppressions.forget(transaction, doomed)
-    near += [memory.memory_id for memory in review]
+    for memory in review:  # they, and whom they bear out: a link of the lineage may be gone
+        near += [memory.memory_id, *touching(transaction, memory)]
     reappraise(act, transaction, [id for id in near if id not in gone])
 
 

@@ -1,25 +1,24 @@
 """The write of raw messages: into their session, each once. A transcript's messages are told apart by their
 ordinals, others by their text."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import Connection, CursorResult, Executable, select, update
 
 from models.draft import Draft
 from models.errors import ConflictState
 from models.memory import Memory, State
 from models.provenance import MessageDetails, Provenance, Role
 from models.raw_sessions import Mode, SessionName, digest, merged, raw_session_key
+from models.scope import Partition
 from stores.acts import Act
 from stores.insertion import insert_memory
-from stores.raw_places import last_position, place_values, recount
-from stores.raw_rows import learn_mode, session_row, taint, transcript, transcript_row
+from stores.raw_places import last_position, place_values, recount, reveal
+from stores.raw_rows import be, learn_mode, session_row, taint, transcript, transcript_row
 from stores.raw_schema import raw_messages, transcripts
 from stores.writer import Transaction
-
-KEPT = 1_000  # new messages of one write that those in memory are told one by one; of more, to load anew
 
 _m = raw_messages.c
 
@@ -67,17 +66,29 @@ class Taken:
     duplicates: int = 0
     conflicts: int = 0
     detail: str | None = None
-    identity_id: int = 0
+
+    def with_part(self, part: "Taken") -> "Taken":
+        """What became of these and of one part more of the same transcript."""
+        return Taken(
+            self.inserted + part.inserted,
+            self.duplicates + part.duplicates,
+            self.conflicts + part.conflicts,
+            part.detail,
+        )
 
 
 @dataclass(slots=True)
 class Archive:
-    """One session in one write: `open`, then `take` slice after slice, then `close`. A clash goes up; whoever
-    rolls the slices back then calls `contradict` in the same write."""
+    """One session in one write: `open`, `take`, `close`. A clash goes up; whoever rolls the messages back
+    then calls `contradict` in the same write.
+
+    A large transcript comes in several writes, so that others need not wait for all of it. Until the `last`
+    it is `coming`, and no session shows what is in. Should the last never come, a repeat makes it whole."""
 
     act: Act
     transaction: Transaction
     source: Source
+    last: bool = True
     taken: Taken = field(default_factory=Taken)
     session_row: int = 0
     identity_id: int = 0
@@ -112,37 +123,40 @@ class Archive:
             self._store(one, once_key)
         self.taken.inserted += len(new)
         self.taken.duplicates += len(brought) - len(new)
-        if self.taken.inserted > KEPT:
-            self.transaction.shed()
 
     def close(self) -> None:
         """Bring session and transcript up to date."""
+        if not self.last:
+            be(self.transaction, self.identity_id, "coming")
+            return
         learn_mode(self.transaction, self.session_row, self.identity_id, self.source.mode)
-        if self.taken.inserted:
+        if self._arrive("active") or self.taken.inserted:
             recount(self.transaction, [self.session_row])
 
     def contradict(self) -> None:
         """Note that the transcript contradicts itself: its session is in no list from now on."""
         known = transcript(self.transaction, self.identity_id)
-        this = update(transcripts).where(transcripts.c.identity_id == self.identity_id)
-        self.transaction.execute(this.values(state="conflict"))
+        if self._arrive("conflict"):
+            recount(self.transaction, [known.session_row])
+        be(self.transaction, self.identity_id, "conflict")
         taint(self.transaction, known.session_row, "conflict")
+
+    def _arrive(self, state: str) -> bool:
+        """Show what has come of the transcript so far. False when nothing of it waited for the rest."""
+        if not self.identity_id or transcript(self.transaction, self.identity_id).state != "coming":
+            return False
+        be(self.transaction, self.identity_id, state)
+        reveal(self.transaction, self.identity_id)
+        return True
 
     @property
     def _session_key(self) -> str:
         return raw_session_key(self.source.name)
 
     def _new_of_transcript(self, brought: Sequence[Brought]) -> list[tuple[Brought, str | None]]:
-        if not brought:
-            return []
-        ordinals = [one.ordinal for one in brought]
-        query = select(_m.ordinal, _m.role, _m.content_hash, _m.epoch, _m.timed).where(
-            _m.identity_id == self.identity_id, _m.ordinal.between(min(ordinals), max(ordinals))
-        )
-        known = {row.ordinal: row for row in self.transaction.execute(query)}
-        clashes = [one for one in brought if one.ordinal in known and not _same(known[one.ordinal], one)]
-        if clashes:
-            raise Clash(f"message {clashes[0].ordinal} is here with another text, role or time", len(clashes))
+        known = _known(self.transaction.execute, self.identity_id, brought)
+        if clash := _clash(known, brought):
+            raise clash
         return [(one, None) for one in brought if one.ordinal not in known]
 
     def _new_by_text(self, brought: Sequence[Brought]) -> list[tuple[Brought, str | None]]:
@@ -168,6 +182,7 @@ class Archive:
             "content_hash": one.content_hash,
             "once_key": once_key,
             "timed": one.at is not None,
+            "shown": self.last,
         }
         self.transaction.insert(raw_messages, [row])
 
@@ -204,23 +219,63 @@ class Archive:
 
 
 def bring(
-    act: Act, transaction: Transaction, source: Source, slices: Iterable[Sequence[Brought]], total: int
+    act: Act, transaction: Transaction, source: Source, brought: Sequence[Brought], *, last: bool = True
 ) -> Taken:
-    """Store `total` messages, all of them or, where they contradict what the transcript brought before, none:
-    then the transcript is in conflict for good. Memory holds a slice at a time."""
-    archive = Archive(act, transaction, source)
+    """Store messages, all of them or, where they contradict what the transcript brought before, none: then
+    the transcript is in conflict for good. When more of the same is to come, they are not the `last`."""
+    archive = Archive(act, transaction, source, last)
     archive.open()
     try:
         with transaction.savepoint():
             archive.check()
-            for some in slices:
-                archive.take(some)
+            archive.take(brought)
             archive.close()
     except Clash as clash:
         archive.contradict()
-        archive.taken = Taken(conflicts=clash.count or total, detail=clash.detail)
-    archive.taken.identity_id = archive.identity_id
+        archive.taken = Taken(conflicts=clash.count or len(brought), detail=clash.detail)
     return archive.taken
+
+
+def find_clash(
+    connection: Connection, partition: Partition, source: Source, parts: Iterable[Sequence[Brought]]
+) -> Clash | None:
+    """What contradicts the transcript in any of the parts, before the first of them is written."""
+    if source.transcript_id is None:
+        return None
+    key = source.name.transcript_key(partition, source.transcript_id)
+    identity = connection.scalar(select(transcripts.c.identity_id).where(transcripts.c.key == key))
+    if identity is None:
+        return None
+    clashes = (_clash(_known(connection.execute, identity, part), part) for part in parts)
+    return next((clash for clash in clashes if clash is not None), None)
+
+
+def refuse(act: Act, transaction: Transaction, source: Source, clash: Clash) -> Taken:
+    """Note the contradiction that was found; nothing is stored."""
+    archive = Archive(act, transaction, source)
+    archive.open()
+    archive.contradict()
+    return Taken(conflicts=clash.count, detail=clash.detail)
+
+
+def _known(
+    execute: Callable[[Executable], CursorResult[Any]], identity: int, brought: Sequence[Brought]
+) -> dict[int, Any]:
+    """What the transcript has where these messages go, by ordinal."""
+    if not brought:
+        return {}
+    ordinals = [one.ordinal for one in brought]
+    query = select(_m.ordinal, _m.role, _m.content_hash, _m.epoch, _m.timed).where(
+        _m.identity_id == identity, _m.ordinal.between(min(ordinals), max(ordinals))
+    )
+    return {row.ordinal: row for row in execute(query)}
+
+
+def _clash(known: dict[int, Any], brought: Sequence[Brought]) -> Clash | None:
+    clashes = [one for one in brought if one.ordinal in known and not _same(known[one.ordinal], one)]
+    if not clashes:
+        return None
+    return Clash(f"message {clashes[0].ordinal} is here with another text, role or time", len(clashes))
 
 
 def _same(known: Any, one: Brought) -> bool:

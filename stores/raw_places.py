@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from sqlalchemy import Connection, bindparam, delete, func, select, update
 
+from models.layers import HIDDEN
 from models.memory import Memory
 from models.provenance import MessageDetails
 from models.raw_sessions import ContentHash, Row, SessionName
@@ -12,7 +13,7 @@ from models.scope import Partition
 from stores.history_schema import vacated
 from stores.raw_schema import raw_messages, raw_sessions, session_labels
 from stores.rows import Values, plain_rows
-from stores.schema import memories
+from stores.schema import memories, versions
 from stores.writer import Transaction
 
 _m, _s = raw_messages.c, raw_sessions.c
@@ -88,6 +89,15 @@ def show(transaction: Transaction, memory: Memory) -> None:
     session = transaction.scalar(_SESSION_OF, {"this_memory": memory.memory_id})
     if session is not None:
         recount(transaction, [session])
+
+
+def reveal(transaction: Transaction, identity: int) -> None:
+    """Show whatever a transcript brought, but for what is hidden in its own right."""
+    standing = select(versions.c.memory_id).where(
+        versions.c.memory_id == _m.memory_id, versions.c.to_seq.is_(None), versions.c.status.not_in(HIDDEN)
+    )
+    these = update(raw_messages).where(_m.identity_id == identity, _m.shown.is_(False), standing.exists())
+    transaction.execute(these.values(shown=True))
 
 
 def erase(transaction: Transaction, ids: Sequence[str]) -> None:

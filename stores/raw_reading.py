@@ -83,8 +83,9 @@ def sessions_named(
 
 
 def last_number(connection: Connection, session_row: int) -> int:
-    """The highest number of its messages, so that later ones can be told from them."""
-    return connection.scalar(select(func.max(_m.number)).where(_m.session_row == session_row)) or 0
+    """The highest number of the messages that it shows, so that later ones can be told from them."""
+    these = (_m.session_row == session_row) & _m.shown.is_(True)
+    return connection.scalar(select(func.max(_m.number)).where(these)) or 0
 
 
 def page(

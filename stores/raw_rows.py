@@ -64,6 +64,12 @@ def transcript(transaction: Transaction, identity: int) -> Any:
     return transaction.execute(select(transcripts).where(_t.identity_id == identity)).one()
 
 
+def be(transaction: Transaction, identity: int, state: str) -> None:
+    """Set the state of a transcript."""
+    this = update(transcripts).where(_t.identity_id == identity, _t.state != state)
+    transaction.execute(this.values(state=state))
+
+
 def taint(transaction: Transaction, session: int, why: str) -> None:
     """Doubt where a session comes from; the first doubt stays."""
     these = (_s.session_row == session) & _s.taint.is_(None)

@@ -40,6 +40,7 @@ raw_sessions = Table(
 
 # A file, or whatever else counts its messages: an ordinal is taken once in it. `lines`, `bytes` and `digest`
 # (SHA-256 of so many bytes) say how far it was read. A failure is that of the last run, without its text.
+# While its messages come in several writes, its state is `coming`, and those that are here are not shown.
 transcripts = Table(
     "transcripts",
     metadata,
@@ -47,7 +48,7 @@ transcripts = Table(
     Column("key", String, nullable=False, unique=True),
     Column("session_row", Big, ForeignKey("raw_sessions.session_row"), nullable=False),
     Column("session_mode", String, nullable=False),
-    Column("state", String, nullable=False),  # active | conflict
+    Column("state", String, nullable=False),  # active | coming | conflict
     Column("lines", Big, nullable=False),
     Column("bytes", Big, nullable=False),
     Column("digest", LargeBinary),

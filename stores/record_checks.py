@@ -18,6 +18,7 @@ from stores.changes import Edge
 from stores.findings import Finding
 from stores.rows import memory_from, select_memories
 from stores.schema import edges, memories, tags, versions
+from stores.topics import topic_values
 
 _LINEAGE = ("supersedes", "derived_from", "evidence_for")
 
@@ -35,6 +36,7 @@ class Known(NamedTuple):
     authority: Authority
     facts: frozenset[tuple[str, str, bool]]  # key, object's key, single-valued
     entities: frozenset[str]
+    topic: tuple[Any, ...] | None  # its row in `topics`
     standing: Standing
     sure: bool  # its confidence is what follows from its standing
 
@@ -94,6 +96,7 @@ def _known(memory: Memory) -> Known:
         memory.source_authority,
         frozenset((fact.key, fact.object_key, fact.single_valued) for fact in memory.facts),
         frozenset(entity for fact in memory.facts for entity in fact.entities),
+        next((tuple(row.values()) for row in topic_values(memory)), None),
         state.standing,
         # What no rule of trust has touched may be older than the formula.
         state.standing == Standing() or state.confidence == confidence_of(memory).value,

@@ -1,12 +1,14 @@
 """Suppressions: what its owner does not want to be shown, by number, topic, entity or words. They hide rows
-when they are read, and change none."""
+when they are read, and change none. Whoever made one may hide with it what he may change, and nothing of a
+higher authority, also of what is written later."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, select
+from sqlalchemy import ColumnElement, Connection, and_, delete, select, update
 
+from models.authority import Authority, rank
 from models.folding import fold
 from models.memory import Memory
 from models.observation_view import title_of
@@ -41,22 +43,36 @@ class Target(NamedTuple):
         return pattern in title_of(memory).casefold() or pattern in memory.content.casefold()
 
 
+class Suppression(NamedTuple):
+    """A target, and the highest authority of what it hides."""
+
+    target: Target
+    authority: Authority
+
+    def hides(self, memory: Memory) -> bool:
+        """Whether it hides a memory of its partition."""
+        return rank(memory.source_authority) <= rank(self.authority) and self.target.hides(memory)
+
+
 @dataclass(frozen=True, slots=True)
 class Suppressions:
     """Those of every partition that a caller reaches."""
 
-    targets: dict[Partition, tuple[Target, ...]] = field(default_factory=dict)
+    targets: dict[Partition, tuple[Suppression, ...]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, connection: Connection, scope: Scope, user: str | None) -> "Suppressions":
         """Of one user of a scope, or of all."""
         t = suppressions.c
-        query = select(t.user, t.sort, t.value).where(t.product == scope.product, t.agent == scope.agent)
+        query = select(t.user, t.sort, t.value, t.authority).where(
+            t.product == scope.product, t.agent == scope.agent
+        )
         if user is not None:
             query = query.where(t.user == user)
-        found: dict[Partition, list[Target]] = {}
-        for owner, sort, value in connection.execute(query):
-            found.setdefault(Partition(*scope, owner), []).append(Target(sort, value))
+        found: dict[Partition, list[Suppression]] = {}
+        for owner, sort, value, authority in connection.execute(query):
+            made = Suppression(Target(sort, value), authority)
+            found.setdefault(Partition(*scope, owner), []).append(made)
         return cls({partition: tuple(targets) for partition, targets in found.items()})
 
     def hide(self, memory: Memory) -> bool:
@@ -64,12 +80,17 @@ class Suppressions:
         return any(target.hides(memory) for target in self.targets.get(memory.partition, ()))
 
 
-def put(transaction: Transaction, partition: Partition, target: Target) -> bool:
-    """Suppress it. False when it was already."""
-    if transaction.execute(select(suppressions.c.at).where(_this(partition, target))).first() is not None:
-        return False
+def put(transaction: Transaction, partition: Partition, target: Target, authority: Authority) -> bool:
+    """Suppress it, as far as memories of this authority. False when it was already, so far at least."""
+    this = _this(partition, target)
+    known: Authority | None = transaction.scalar(select(suppressions.c.authority).where(this))
+    if known is not None:
+        wider = rank(authority) > rank(known)
+        if wider:
+            transaction.execute(update(suppressions).where(this).values(authority=authority))
+        return wider
     product, agent, user = partition
-    row = {"product": product, "agent": agent, "user": user, "at": transaction.now}
+    row = {"product": product, "agent": agent, "user": user, "at": transaction.now, "authority": authority}
     transaction.insert(suppressions, [row | {"sort": target.sort, "value": target.value}])
     return True
 
@@ -94,7 +115,7 @@ def forget(transaction: Transaction, gone: Sequence[Memory]) -> None:
         if not targets:
             continue
         left = _left(transaction, partition)
-        for target in targets:
+        for target, _ in targets:  # of whatever authority: it is the words that are to go
             about = any(target.hides(memory) for memory in doomed)
             if not left or (about and not any(target.hides(memory) for memory in left)):
                 transaction.execute(delete(suppressions).where(_this(partition, target)))

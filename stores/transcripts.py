@@ -2,13 +2,16 @@
 
 from typing import NamedTuple
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, func, select, update
 
 from models.raw_sessions import SessionName
 from models.scope import Partition
 from stores.raw_rows import session_row, transcript_row
-from stores.raw_schema import transcripts
+from stores.raw_schema import raw_messages, raw_sessions, transcripts
+from stores.schema import memories
 from stores.writer import Transaction
+
+MAX_OTHERS = 100
 
 _t = transcripts.c
 
@@ -29,6 +32,26 @@ def cursor(
     query = select(_t.lines, _t.bytes, _t.digest).where(_t.key == key, _t.state == "active")
     row = connection.execute(query).first()
     return None if row is None or row.digest is None else Cursor(*row)
+
+
+def others(connection: Connection, partition: Partition, name: SessionName) -> dict[str, Cursor]:
+    """How far each transcript of a session was read, the newest first, by its name: a file that begins like
+    one of them is that one under another name."""
+    message = (
+        select(func.min(raw_messages.c.memory_id))
+        .where(raw_messages.c.identity_id == _t.identity_id, raw_messages.c.content_hash.is_not(None))
+        .scalar_subquery()
+    )
+    query = (
+        select(memories.c.details["transcript_id"].as_string(), _t.lines, _t.bytes, _t.digest)
+        .join(raw_sessions, raw_sessions.c.session_row == _t.session_row)
+        .join(memories, memories.c.memory_id == message)
+        .where(raw_sessions.c.key == name.key(partition))
+        .where(_t.state == "active", _t.digest.is_not(None), _t.bytes > 0)
+        .order_by(_t.identity_id.desc())
+        .limit(MAX_OTHERS)
+    )
+    return {named: Cursor(*row) for named, *row in connection.execute(query)}
 
 
 def advance(

@@ -99,7 +99,7 @@ class Transaction:
         memory_id: str | None,
         *,
         key_id: str | None,
-        request_id: str,
+        request_id: str | None,
         fields: tuple[str, ...] = (),
         reason: str | None = None,
         refused: str | None = None,

@@ -1,6 +1,4 @@
-"""A real server over a data directory, real but for the encoder: `python -m tests.kill_server DIRECTORY`.
-
-It starts when its stdin says so (or ends): imports take longer than everything that a test wants to see."""
+"""A real server over a data directory, real but for the encoder: `python -m tests.kill_server DIRECTORY`."""
 
 import asyncio
 import sys
@@ -11,7 +9,6 @@ from tests.hash_encoder import HashEncoder
 
 
 def main(directory: str) -> None:
-    sys.stdin.readline()
     settings = Settings.model_validate({"data": {"directory": directory}, "server": {"port": 0}})
     asyncio.run(serve(settings, brain=build_brain(settings, load_encoder=HashEncoder)))
 

@@ -1,8 +1,8 @@
 """Real processes of the command line: `brain serve` and `brain mcp`."""
 
 import os
-import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +10,7 @@ from pathlib import Path
 from mcp import StdioServerParameters
 
 from stores.lock import DataDirectoryLock, Owner
+from tests import warm
 from tests.serving import eventually
 
 BRAIN = [sys.executable, "-m", "service.cli"]
@@ -34,12 +35,18 @@ def stdio(data: Path, **more: str) -> StdioServerParameters:
 @contextmanager
 def serving_process(data: Path) -> Iterator[Owner]:
     """`brain serve` on a free port, stopped by SIGTERM, which it must survive with exit code 0."""
-    command = [*BRAIN, "serve", "--data", str(data), "--port", "0"]
-    with subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE, text=True) as process:
+    with tempfile.TemporaryFile("w+") as log:
+        process = warm.start(
+            *("service.cli", "serve", "--data", str(data), "--port", "0"),
+            env=environment(),
+            stderr=log.fileno(),
+        )
         try:
             lock = DataDirectoryLock(data)
-            yield eventually(lambda: process.poll() is not None or lock.owner(), within=60) and lock.owner()
+            yield eventually(lambda: process.poll() is not None or lock.owner()) and lock.owner()
         finally:
             process.terminate()
-            _, logs = process.communicate(timeout=60)
-    assert process.returncode == 0, logs
+            code = process.wait(60)
+            log.seek(0)
+            logs = log.read()
+    assert code == 0, logs

@@ -56,7 +56,7 @@ class Door:
     async def _over_mcp(self, name: str, arguments: JSON) -> tuple[int, JSON]:
         url = f"{self.running.owner.url}/mcp"
         async with (
-            httpx.AsyncClient(headers={"X-Brain-Agent": self.agent}, trust_env=False) as http,
+            httpx.AsyncClient(headers={"X-Brain-Agent": self.agent}, trust_env=False, timeout=60) as http,
             Client(streamable_http_client(url, http_client=http)) as client,
         ):
             result = await client.call_tool(name, arguments)

@@ -26,7 +26,7 @@ JSON = dict[str, Any]
 _numbers = itertools.count()
 
 
-def eventually(condition: Callable[[], Any], within: float = 30.0) -> Any:
+def eventually(condition: Callable[[], Any], within: float = 60.0) -> Any:
     """The condition's value as soon as it is true. Fails when it stays false for `within` seconds."""
     end = time.monotonic() + within
     while not (value := condition()):
@@ -126,11 +126,12 @@ def server(
     load_model: Callable[[str], Encoder] | None = None,
     **sections: JSON,
 ) -> Iterator[Server]:
-    """Own the directory and serve from a thread. Cold reads may take their time: the machine is
+    """Own the directory and serve from a thread. Cold reads and vectors may take their time: the machine is
     shared. Chroma gets each row at once, which tests wait for."""
     values = {
         "data": {"directory": str(directory)},
-        "vdb": {"read_deadline_ms": 10_000, "gather_ms": 0},
+        "vdb": {"read_deadline_ms": 60_000, "gather_ms": 0},
+        "write": {"embed_wait_ms": 60_000},
         **sections,
     }
     settings = Settings.model_validate(values)

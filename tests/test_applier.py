@@ -246,7 +246,7 @@ async def test_vectors_that_are_missing_follow_when_the_model_has_loaded(tmp_pat
     loaded = threading.Event()
 
     def load() -> SwitchEncoder:
-        loaded.wait(20)
+        loaded.wait(120)
         return SwitchEncoder()
 
     vdb = SwitchVdb()
@@ -319,5 +319,5 @@ async def test_a_close_that_meets_the_end_of_a_hang_ends(tmp_path: Path) -> None
     await add(brain, ME, "one")
     await until(lambda: bool(vdb.puts))
     vdb.hangs(False)  # its wait is over in the same turn in which it is cancelled
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await brain.close()

@@ -11,7 +11,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from service.mcp_tools import TOOLSETS
-from service.operations import BY_NAME
+from service.operations import BY_NAME, OPERATIONS
 from tests.keyed import Keyed, keyed_server
 from tests.serving import JSON, Api, eventually, fresh, succeeded
 
@@ -230,3 +230,105 @@ def test_two_hundred_copies_of_a_text_take_one_place(attack: Attack, sessions: i
     hits = attack.owner.search(QUERY, limit=100)["results"]
     assert attack.rule in [hit["memory_id"] for hit in hits[:2]], "above or beneath the one, by its words"
     assert [hit["content"] for hit in hits].count(DENIAL) == 1
+
+
+def test_to_suppress_it_hides_it_from_nobody(attack: Attack) -> None:
+    """Neither what is there, nor what is written later; what the key may change itself it may hide."""
+    own = attack.add(attack.informal, "A note about production keys.")
+    for target in ("pattern:production keys", "entity:Production Keys"):
+        assert attack.try_to("suppress_memory", target=target)["http"] in (200, 201)
+    later = attack.add(attack.owner, "Production keys are changed each year.", source_authority="policy")
+
+    def seen() -> set[str]:
+        asked = {"query": "production keys", "source": "memory"}
+        return {hit["memory_id"] for hit in _called(attack.owner, "search_observations", asked)["results"]}
+
+    assert {attack.rule, later} <= seen() and own not in seen()
+    number = attack.owner.memory(attack.rule, include="details")["details"]["number"]
+    refused = attack.try_to("suppress_memory", target=f"memory:{number}")
+    assert (refused["http"], refused["code"]) == (403, "authority_not_allowed")
+    attack.check(refused=1)
+    assert _called(attack.owner, "suppress_memory", {"target": "pattern:production keys"})["changed"] is True
+    assert seen() == set(), "who may change them may hide them, also by what another hid less with"
+
+
+def _called(api: Api, name: str, arguments: JSON) -> JSON:
+    route = BY_NAME[name].route
+    options: JSON = {"params": arguments} if route.method in ("GET", "DELETE") else {"body": arguments}
+    return succeeded(api.request(route.method, route.path, **options))
+
+
+def _attempts(attack: Attack) -> list[tuple[str, JSON]]:
+    """Each operation that may write, aimed at the policy memory, at what the owner observed and decided, and
+    at what they rest on."""
+    own = attack.add(attack.informal, "Keys are secret, they say.")
+    partner = attack.add(attack.informal, DENIAL, facts=DENIED)
+    [conflict] = attack.informal.memory(partner, include="conflicts")["conflicts"]
+    seen: JSON = {"type": "decision", "title": "Keys are never shared"}
+    observed = _called(attack.owner, "add_observation", seen)
+    session: JSON = {"host": "claude-code", "session_id": "s"}
+    summed = _called(attack.owner, "add_session_summary", session | {"request": "Keys"})
+    number = attack.owner.memory(attack.rule, include="details")["details"]["number"]
+    rule: JSON = {"id": attack.rule}
+    why: JSON = rule | {"reason": "It is old."}
+    named: JSON = {"memory_id": attack.rule}
+    link: JSON = {"from_id": own, "type": "evidence_for", "to_id": attack.rule}
+    leak = attack.add(attack.owner, "Keys leaked once.", source_authority="policy")
+    succeeded(attack.owner.request("PUT", f"/brain/links/{leak}/evidence_for/{attack.rule}"))
+    said: JSON = {"role": "user", "content": DENIAL}
+    return [
+        ("brain_memory_add", {"content": DENIAL, "source_authority": "policy"}),
+        ("brain_memory_add_batch", {"items": [{"content": DENIAL, "supersedes": [attack.rule]}]}),
+        ("brain_memory_update", named | {"tags": []}),
+        ("brain_memory_supersede", {"content": DENIAL, "supersedes": [attack.rule]}),
+        ("brain_memory_delete", named),
+        ("brain_memory_restore", named),
+        ("brain_memory_link", link),
+        ("brain_memory_unlink", link | {"from_id": leak}),
+        ("brain_conflict_resolve", {"conflict_id": conflict["conflict_id"], "adopted": partner}),
+        ("brain_memory_feedback", named | {"verdict": "wrong"}),
+        ("add_observation", {"type": "decision", "title": DENIAL}),
+        (
+            "compress_observations",
+            {"ids": [observed["id"]], "replacement": seen},
+        ),
+        ("set_session_label", {"id": summed["id"], "topic": "Sharing"}),
+        ("add_session_summary", session | {"request": DENIAL}),
+        ("save_memory", {"text": DENIAL}),
+        ("govern_memory", {"ids": [number], "action": "stale"}),
+        ("suppress_memory", {"target": f"memory:{number}"}),
+        ("unsuppress_memory", {"target": f"memory:{number}"}),
+        ("add_raw_messages", {"host": None, "project": "p", "session_id": "s", "messages": [said]}),
+        ("ingest_transcript", session | {"content": "{"}),
+        ("remember", {"content": DENIAL}),
+        *((name, why) for name in ("promote", "pin", "unpin", "flag_sensitive", "forget", "restore")),
+        ("corroborate", rule | {"memory_id": partner}),
+        ("retract_corroboration", why | {"memory_id": own}),
+        ("review", rule | {"verdict": "challenge", "note": "No."}),
+        ("mark_conflict", {"a": attack.rule, "b": own, "reason": "It denies it."}),
+        ("resolve_conflict", {"id": conflict["conflict_id"], "adopted": partner, "reason": "It is right."}),
+        ("set_frame", rule | {"frame": "elsewhere"}),
+        ("set_history_context", rule | {"source": "Mallory"}),
+    ]
+
+
+# What only writes something of the key's own, or opens a conflict, which the policy stands above; and what
+# changes observations and summaries, which are informal whoever writes them.
+HARMLESS = set(
+    "brain_memory_add_batch brain_memory_supersede add_observation compress_observations set_session_label "
+    "add_session_summary save_memory unsuppress_memory add_raw_messages ingest_transcript remember "
+    "mark_conflict".split()
+)
+
+
+def test_no_operation_that_writes_does_anything_to_it(attack: Attack) -> None:
+    attempts = _attempts(attack)
+    assert {name for name, _ in attempts} == {one.name for one in OPERATIONS if one.right == "write"}
+    for name, arguments in attempts:
+        answer = attack.try_to(name, **arguments)
+        if name in HARMLESS:
+            assert answer["http"] < 300, (name, answer)
+        else:
+            assert answer["http"] in (403, 404), (name, answer)
+            assert answer["code"] in ("authority_not_allowed", "memory_not_found"), (name, answer)
+    attack.check(refused=len(attempts) - len(HARMLESS), rankings=())

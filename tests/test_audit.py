@@ -158,7 +158,7 @@ async def test_a_refusal_by_mcp_is_an_entry_too(keyed: Keyed) -> None:
     low = keyed.create(product, authority="informal", rights=["write"])
     headers = {"authorization": f"Bearer {low['credential']}"}
     async with (
-        httpx.AsyncClient(headers=headers, trust_env=False) as http,
+        httpx.AsyncClient(headers=headers, trust_env=False, timeout=60) as http,
         Client(streamable_http_client(f"{keyed.server.owner.url}/mcp", http_client=http)) as client,
     ):
         over = {"content": "Ordered.", "source_authority": "policy"}

@@ -5,8 +5,6 @@ import hashlib
 import json
 import shutil
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -18,6 +16,7 @@ import pytest
 
 from stores.backup import BackupDamaged, verify
 from stores.lock import DataDirectoryLock, Owner
+from tests import warm
 from tests.equivalence import check
 from tests.processes import environment
 from tests.serving import eventually, server
@@ -30,19 +29,16 @@ BEFORE = 40  # writes that are acknowledged before the backup begins
 @contextmanager
 def serving(data: Path) -> Iterator[Owner]:
     """A server process with the small encoder."""
-    command = [sys.executable, "-m", "tests.kill_server", str(data)]
-    with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment()
-    ) as process:
-        try:
-            lock = DataDirectoryLock(data)
-            eventually(lambda: process.poll() is not None or lock.owner(), within=60)
-            owner = lock.owner()
-            assert owner is not None, "the server did not start"
-            yield owner
-        finally:
-            process.terminate()
-            assert process.wait(timeout=60) == 0
+    process = warm.start("tests.kill_server", str(data), env=environment())
+    try:
+        lock = DataDirectoryLock(data)
+        eventually(lambda: process.poll() is not None or lock.owner())
+        owner = lock.owner()
+        assert owner is not None, "the server did not start"
+        yield owner
+    finally:
+        process.terminate()
+        assert process.wait(60) == 0
 
 
 def test_a_backup_under_load_has_every_write_that_was_acknowledged_before_it_began(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ pytest_plugins = ["tests.embedding_fixtures"]
 
 def status(url: str, credential: str | None = None) -> int:
     headers = {} if credential is None else {"authorization": f"Bearer {credential}"}
-    return httpx.get(f"{url}/brain/stats", headers=headers, trust_env=False).status_code
+    return httpx.get(f"{url}/brain/stats", headers=headers, trust_env=False, timeout=60).status_code
 
 
 @pytest.fixture

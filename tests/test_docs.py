@@ -21,6 +21,7 @@ from mcp.client.streamable_http import streamable_http_client
 from models.errors import BrainError
 from service.operations import BY_NAME, OPERATIONS
 from service.settings import CALLER_VARIABLES, load, names
+from tests import warm
 from tests.docs import cli
 from tests.docs.examples import Block, Names, blocks, check_json, check_text
 from tests.docs.pages import BLOCKS, DOCS, PAGES, README, ROOT, current
@@ -165,7 +166,7 @@ async def _door(server: dict[str, Any], home: Path, stack: AsyncExitStack) -> An
     if "url" in server:
         assert set(server) <= {"url", "headers"}
         address = stack.enter_context(_served(home))
-        http: Any = httpx.AsyncClient(headers=server.get("headers"), trust_env=False)
+        http: Any = httpx.AsyncClient(headers=server.get("headers"), trust_env=False, timeout=60)
         await stack.enter_async_context(http)
         return streamable_http_client(server["url"].replace(ADDRESS, address), http_client=http)
     assert set(server) <= {"command", "args", "env"}
@@ -178,9 +179,8 @@ async def _door(server: dict[str, Any], home: Path, stack: AsyncExitStack) -> An
 def _served(home: Path) -> Iterator[str]:
     """`brain serve` for this home, with its model loaded. Gives host and port."""
     with serving_process(home / ".brain-memory") as owner:
-        eventually(
-            lambda: httpx.get(f"{owner.url}/readyz", trust_env=False).json()["embedding"]["state"] == "ready"
-        )
+        with httpx.Client(base_url=owner.url, trust_env=False, timeout=60) as http:
+            eventually(lambda: http.get("/readyz").json()["embedding"]["state"] == "ready")
         yield owner.url.removeprefix("http://")
 
 
@@ -188,12 +188,16 @@ def _run_all(commands: list[Block], home: Path, address: str) -> None:
     """In order: what one shows, the next may use."""
     found = Names()
     last_id = ""
+    commands_of = home / "commands"
+    commands_of.mkdir()
+    warm.put_command(commands_of, "brain", "service.cli")
+    path = os.pathsep.join(map(str, (commands_of, _bin(), os.environ["PATH"])))
     for block in commands:
         text = found.in_command(block.text).replace(ADDRESS, address).replace("MEMORY_ID", last_id)
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", text],
             cwd=ROOT,
-            env=environment(HOME=str(home), COLUMNS="100", PATH=f"{_bin()}{os.pathsep}{os.environ['PATH']}"),
+            env=environment(HOME=str(home), COLUMNS="100", PATH=path),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -431,7 +431,7 @@ def test_after_an_unclean_stop_chroma_is_compared_and_healed(
         shard = running.brain.shards.name(shard_of(PRODUCT, AGENT))
         running.portal.call(running.brain.vdb.remove, shard, [ids["kept"]])
         copied = running.brain.ledger.submit(lambda _: shutil.copytree(data, killed, ignore=NOT_AT_REST))
-        copied.result(30)
+        copied.result(60)
     with server(killed) as running:
         eventually(lambda: running.brain.in_step)
         assert in_chroma(running, AGENT)[ids["kept"]] == 1

@@ -13,7 +13,7 @@ from models.embedder import Embedder, EmbedderClosed, EmbedderFailed, EncodeFail
 from models.embedding import Chunk, Encoder, Encoding
 from tests.hash_encoder import HashEncoder
 
-TIMEOUT = 20  # seconds until a test that hangs fails; nothing waits that long
+TIMEOUT = 60  # seconds until a test that hangs fails; nothing waits that long
 
 
 class SteppedEncoder(HashEncoder):

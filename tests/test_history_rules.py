@@ -29,6 +29,14 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
         ("港口电台", "港口晚报"),
         ("wwwatch", "atch"),
         ("a/b", "ab"),
+        ("10-1", "101"),
+        ("10.1", "101"),
+        ("memo-1-2", "memo-12"),
+        ("sensor#1", "sensor#2"),
+        ("C++", "C"),
+        ("Анна", "Инна"),
+        ("がく", "かく"),
+        ("강", "간"),
     ],
 )
 def test_two_sources_stay_two(one: str, other: str) -> None:

@@ -5,6 +5,9 @@ from typing import Any
 import pytest
 
 from models.layers import LAYERS
+from service.operation import Operation
+from service.operations import OPERATIONS
+from service.schemas import input_schema
 from tests.serving import JSON, Api, refused
 
 pytest_plugins = ["tests.serving_fixtures"]
@@ -46,6 +49,39 @@ def test_an_unknown_argument_is_answered_with_the_nearest_known_one(
     messages = {error["field"]: error["message"] for error in problem["errors"]}
     assert messages[given] == f"unknown argument; did you mean '{known}'?"
     assert all(error["field"] for error in problem["errors"])
+
+
+NESTED = [
+    (operation, name)
+    for operation in OPERATIONS
+    for name, schema in input_schema(operation)["properties"].items()
+    if schema.get("items", schema).get("additionalProperties") is False
+]
+
+
+@pytest.mark.parametrize(("operation", "name"), NESTED, ids=lambda part: getattr(part, "name", part))
+def test_inside_an_object_too(api: Api, operation: Operation[Any], name: str) -> None:
+    outer = input_schema(operation)["properties"][name]
+    inner = outer.get("items", outer)
+    known = next(iter(inner["properties"]))
+    wrong: Any = {f"{known}s": "x"}
+    path, body = (
+        operation.route.path.format(memory_id="m", id="m"),
+        {name: [wrong] if "items" in outer else wrong},
+    )
+    problem = refused(api.request(operation.route.method, path, body), 422, "invalid_argument")
+    messages = {error["field"]: error["message"] for error in problem["errors"]}
+    place = f"{name}[0]" if "items" in outer else name
+    assert messages[f"{place}.{known}s"] == f"unknown argument; did you mean '{known}'?"
+
+
+def test_and_inside_the_items_of_a_batch(api: Api) -> None:
+    assert {name for _, name in NESTED} >= {"facts", "messages", "replacement"}
+    item = {"content": "a", "facts": [{"subject": "a", "predicate": "b", "object": "c", "zzz": 1}]}
+    [result] = api.post(BATCH, {"items": [item]}).json()["results"]
+    [error] = result["error"]["errors"]
+    assert error["field"].endswith("facts[0].zzz")
+    assert error["message"].startswith("unknown argument; known: subject, predicate, object")
 
 
 def test_an_argument_that_is_like_no_other_is_answered_with_all_that_are_known(api: Api) -> None:

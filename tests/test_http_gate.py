@@ -161,7 +161,7 @@ def test_a_body_over_the_limit_is_a_problem_document_for_a_client_that_sends_it(
 
 
 def test_a_request_that_is_refused_leaves_the_connection_usable(api: Api) -> None:
-    with httpx.Client(base_url=api.http.base_url, trust_env=False) as client:
+    with httpx.Client(base_url=api.http.base_url, trust_env=False, timeout=60) as client:
         for _ in range(3):
             assert client.post("/brain/memory", content=b"x" * 600_000).status_code == 413
             assert client.get("/healthz").json() == {"status": "ok"}

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -138,7 +137,7 @@ def test_there_are_enough_examples_and_no_split_holds_one_of_another() -> None:
 
 
 @pytest.mark.parametrize(
-    ("split", "precision", "recall"), [(DEVELOPMENT, 0.99, 0.95), (HELD_OUT, 0.95, 0.55)], ids=list(SPLITS)
+    ("split", "precision", "recall"), [(DEVELOPMENT, 0.99, 0.95), (HELD_OUT, 0.98, 0.58)], ids=list(SPLITS)
 )
 def test_precision_and_recall_are_not_below_their_bounds(
     split: list[Example], precision: float, recall: float
@@ -161,42 +160,22 @@ def test_any_text_can_be_scanned_and_always_with_the_same_result(text: str) -> N
     assert set(scan(text)) <= {rule.name for rule in rules()}
 
 
-def seconds(text: str) -> float:
-    """CPU seconds of this thread for one scan: the least of five."""
-    taken = []
-    for _ in range(5):
-        start = time.thread_time()
-        scan(text)
-        taken.append(time.thread_time() - start)
-    return min(taken)
+# Time that grows with the square of the length would be a minute or more for each of these texts; it is half
+# a second at the most. CPU time: a busy machine does not change it. tests/bench/injection.py has the ratio.
+SCANNING = """
+import resource, sys, time
+from models.injection import scan
+from tests.injection.hostile import UNITS
+for unit in UNITS:
+    print(repr(unit), file=sys.stderr)
+    resource.setrlimit(resource.RLIMIT_CPU, (int(time.process_time()) + 20, -1))
+    scan((unit * (1 << 18))[: 1 << 18])
+"""
 
 
-@pytest.mark.parametrize(
-    "unit",
-    [
-        "ignore ",
-        "all may be done without ",
-        "from now on you ",
-        "a ",
-        "a.",
-        "a-b1",
-        "ignoreall",
-        "1a",
-        "eyJaaaaaaaaaaa",
-        "://a:",
-        "password is ",
-        "token=",
-        "Human: a\n",
-        "=",
-        "QUFB",
-        "a\u200b",
-        "忽略",
-    ],
-)
-def test_time_grows_with_the_length_of_a_hostile_text_and_no_faster(unit: str) -> None:
-    size = 1 << 14
-    once, twice = (unit * size)[:size], (unit * size)[: 2 * size]
-    assert seconds(twice) < 3 * seconds(once)
+def test_no_hostile_text_holds_the_scan_up() -> None:
+    done = subprocess.run([sys.executable, "-c", SCANNING], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, f"it was killed at the last of these: {done.stderr}"
 
 
 def test_a_changed_data_file_has_another_version(tmp_path: Path) -> None:

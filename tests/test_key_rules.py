@@ -114,7 +114,7 @@ async def test_two_products_never_meet_over_http_or_mcp(keyed: Keyed) -> None:
             "x-brain-user": "same",
         }
         async with (
-            httpx.AsyncClient(headers=headers, trust_env=False) as http,
+            httpx.AsyncClient(headers=headers, trust_env=False, timeout=60) as http,
             Client(streamable_http_client(f"{keyed.server.owner.url}/mcp", http_client=http)) as client,
         ):
             found = await client.call_tool("brain_memory_search", {"query": "canary"})

@@ -204,7 +204,7 @@ def test_beyond_loopback_the_server_listens_only_once_a_key_exists(tmp_path: Pat
             serving = app.serving(settings, port=0, host=elsewhere)
             with portal.wrap_async_context_manager(serving) as owner:
                 assert elsewhere in owner.url
-                return httpx.get(f"{owner.url}/brain/stats", trust_env=False).status_code
+                return httpx.get(f"{owner.url}/brain/stats", trust_env=False, timeout=60).status_code
 
     with pytest.raises(SettingsError, match="Make a key first: brain keys create"):
         try_out()

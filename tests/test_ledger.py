@@ -22,7 +22,7 @@ from stores.writer import Committed, Transaction
 from tests.serving import Api, Server, refused, server
 
 HOME = Partition("default", "a", "u")
-WAIT = 30  # seconds; nothing here takes them
+WAIT = 60  # seconds; nothing here takes them
 
 
 class Clock:

@@ -149,7 +149,7 @@ async def test_every_operation_answers_the_same_over_http_and_mcp(whole_server: 
     }
     assert set(arguments) == set(BY_NAME), "each operation has its row here"
     transport = {"X-Brain-Agent": f"parity-{era}"}
-    async with httpx.AsyncClient(headers=transport) as http:
+    async with httpx.AsyncClient(headers=transport, timeout=60) as http:
         url = f"{whole_server.owner.url}/mcp"
         async with Client(streamable_http_client(url, http_client=http), mode=era) as client:
             for operation in OPERATIONS:
@@ -262,7 +262,7 @@ def test_a_second_server_is_refused_and_told_who_owns_the_directory(tmp_path: Pa
 
 
 def _listed(url: str, agent: str) -> list[str]:
-    answer = httpx.get(f"{url}/brain/memory", headers={"X-Brain-Agent": agent}).json()
+    answer = httpx.get(f"{url}/brain/memory", headers={"X-Brain-Agent": agent}, timeout=60).json()
     return [memory["content"] for memory in answer["memories"]]
 
 

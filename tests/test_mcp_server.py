@@ -187,7 +187,7 @@ PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 
 async def test_over_http_a_foreign_host_or_origin_is_refused_and_only_posts_are_served() -> None:
     accept = {"Accept": "application/json, text/event-stream"}
-    async with http_door(answering(200, STATS)) as url, httpx.AsyncClient(headers=accept) as http:
+    async with http_door(answering(200, STATS)) as url, httpx.AsyncClient(headers=accept, timeout=60) as http:
         for headers, status in (
             ({}, 200),
             ({"Origin": "http://127.0.0.1:3000"}, 200),

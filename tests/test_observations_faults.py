@@ -200,3 +200,30 @@ def test_stored_texts_are_looked_at_again_when_the_rules_change(tmp_path: Path) 
         view.missing(observed["id"], source="observation")
         eventually(lambda: api.memory(saved["memory_id"], include="details")["details"]["security_sensitive"])
         assert view.detail(saved["id"])["status"] == "active"
+
+
+def test_a_merged_observation_names_its_sources_where_they_have_other_ids(tmp_path: Path) -> None:
+    here, there, file = tmp_path / "one", tmp_path / "two", tmp_path / "export.jsonl"
+    with server(here) as running:
+        view = View(Http(running.api.of("moved")), running, running.api.of("moved"))
+        ids = [view.observe(text, created_at_epoch=100 + n) for n, text in enumerate("ABA")]
+        replacement = {"type": "change", "title": "All"}
+        merged = view.call("compress_observations", ids=ids, replacement=replacement)["id"]
+        [before] = view.details(merged, source="observation")
+    with server(there) as running:
+        view = View(Http(running.api.of("moved")), running, running.api.of("moved"))
+        for text in "XYZ":
+            view.observe(text)
+    Shell(here).out("export", str(file))
+    assert Shell(there).json("import", str(file))["added"] == 4
+    with server(there) as running:
+        view = View(Http(running.api.of("moved")), running, running.api.of("moved"))
+        found = {one["title"]: one for one in view.details(4, 5, 6, 7, source="observation")}
+        sources = found["All"]["compressed_sources"]
+        ids = [one["source_observation_id"] for one in sources]
+        assert {one["compressed_observation_id"] for one in sources} == {found["All"]["id"]}
+        assert not {1, 2, 3} & set(ids) and len(set(ids)) == 3
+        for then, now in zip(before["compressed_sources"], sources, strict=True):
+            assert then["source_hash"] == now["source_hash"]
+            [source] = view.details(now["source_observation_id"], source="observation")
+            assert source["created_at_epoch"] == now["source_created_at_epoch"]

@@ -1,6 +1,7 @@
 """`brain ingest` as real processes, with an owner of the data directory and without one, and watching."""
 
 import asyncio
+import gzip
 import json
 import os
 import time
@@ -57,7 +58,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def sessions(url: str, **params: Any) -> list[JSON]:
-    answer = httpx.get(f"{url}/brain/raw/sessions", params=params, trust_env=False)
+    answer = httpx.get(f"{url}/brain/raw/sessions", params=params, trust_env=False, timeout=60)
     found: list[JSON] = answer.json()["sessions"]
     return found
 
@@ -88,6 +89,43 @@ def test_a_file_is_read_on_where_it_stopped_unless_it_begins_otherwise(tmp_path:
     settled(file, said("Another one.", "Two.", "Three."))
     done = shell.run(*arguments, "--json")
     assert done.returncode == 1 and "conflict: message 0" in json.loads(done.stdout)["errors"][0]["error"]
+
+
+def test_a_file_that_was_renamed_is_the_transcript_that_it_was(tmp_path: Path) -> None:
+    folder = tmp_path / "root"
+    with server(tmp_path / "data") as running:
+
+        def ingested() -> Summary:
+            root = Root("claude-code", "work", folder)
+            run = Ingestion([root], "/p", lambda: door(running))
+            asyncio.run(run.once())
+            return run.summary
+
+        old = settled(folder / "old.jsonl", said("One.", "Two."))
+        settled(folder / "agent-a.jsonl", said("A part of it."))
+        assert ingested().ingested_messages == 3
+        old.rename(folder / "new.jsonl")
+        renamed = ingested()
+        assert (renamed.ingested_messages, renamed.unchanged_files) == (0, 2)
+        settled(folder / "new.jsonl", said("One.", "Two.", "Three."))
+        grown = ingested()
+        assert (grown.ingested_messages, grown.scanned_lines) == (1, 1)
+        settled(folder / "other.jsonl", said("One.", "Another."))
+        assert ingested().ingested_messages == 2  # it begins otherwise: a transcript of its own
+        assert [one["message_count"] for one in sessions(running.owner.url)] == [6]
+
+
+def test_a_byte_order_mark_is_no_text_and_a_compressed_file_is_named_so(tmp_path: Path) -> None:
+    shell = Shell(tmp_path / "data")
+    marked = settled(tmp_path / "marked.jsonl", "\ufeff" + said("One."))
+    packed = tmp_path / "packed.jsonl"
+    packed.write_bytes(gzip.compress(said("Two.").encode()))
+    os.utime(packed, (1, 1))
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    files = [f"claude-code:w={file}" for file in (marked, packed)]
+    out = shell.fails(1, "packed.jsonl: line 1: it is compressed; unpack the file first", "ingest", *files)
+    assert "1 new messages" in out
+    shell.fails(2, "there is no such file or folder", "ingest", f"claude-code:w={tmp_path / 'pipe.jsonl'}")
 
 
 def test_a_dry_run_and_a_wrong_root_start_nothing(tmp_path: Path) -> None:
@@ -170,7 +208,8 @@ def test_a_watched_folder_is_taken_in_as_it_grows(tmp_path: Path) -> None:
 @asynccontextmanager
 async def door(running: Server) -> AsyncIterator[httpx.AsyncClient]:
     headers = {"Authorization": f"Bearer {running.owner.token}"}
-    async with httpx.AsyncClient(base_url=running.owner.url, headers=headers, trust_env=False) as http:
+    url = running.owner.url
+    async with httpx.AsyncClient(base_url=url, headers=headers, trust_env=False, timeout=60) as http:
         yield http
 
 

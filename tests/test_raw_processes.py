@@ -2,8 +2,11 @@
 transcript, and a move to another data directory."""
 
 import json
+import re
 import subprocess
+import sys
 import threading
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -24,6 +27,7 @@ from tests.test_cli import Shell
 
 FIXTURE = Path(__file__).parent / "fixtures" / "transcripts" / "claude-code.jsonl"
 TOOLS = ("ingest_transcript", "add_raw_messages", "list_raw_sessions", "get_raw_messages", "search_raw")
+LARGE_MB = 300
 
 
 @pytest.fixture
@@ -62,8 +66,8 @@ async def test_the_official_client_calls_every_tool_over_stdio(tmp_path: Path) -
         assert refused.is_error and (refused.structured_content or {})["code"] == "invalid_argument"
 
 
-def test_a_kill_in_the_middle_of_a_transcript_leaves_all_of_it_or_nothing(tmp_path: Path) -> None:
-    count = 3_000
+def test_after_a_kill_in_a_transcript_sessions_show_all_of_it_or_nothing(tmp_path: Path) -> None:
+    count = 2_000
     said = "A line that is long enough for the log to grow while it is written. " * 4
     body = lines(
         [
@@ -83,22 +87,55 @@ def test_a_kill_in_the_middle_of_a_transcript_leaves_all_of_it_or_nothing(tmp_pa
         sending = threading.Thread(target=send, args=(owner,))
         sending.start()
         log = tmp_path / "ledger.sqlite3-wal"
-        eventually(lambda: answers or log.stat().st_size > 3_000_000, within=60)
+        eventually(lambda: answers or log.stat().st_size > 2_000_000, within=60)
         process.kill()
         sending.join()
     with server(tmp_path) as running:
         api = running.api.of("default")
         found = succeeded(api.get("/brain/raw/sessions"))["sessions"]
         assert [one["message_count"] for one in found] == ([count] if answers else [])
-        assert succeeded(api.get("/brain/stats"))["total"] == (count if answers else 0)
+        assert not running.portal.call(running.brain.doctor.examine).findings
+        there = succeeded(api.get("/brain/stats"))["total"]
+        again = _ingest(running.owner.url, body)
+        assert (again["inserted"], again["duplicates"]) == (count - there, there)
+        [session] = succeeded(api.get("/brain/raw/sessions"))["sessions"]
+        assert (session["message_count"], succeeded(api.get("/brain/stats"))["total"]) == (count, count)
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="needs Linux's figures of a process")
+def test_a_large_transcript_does_not_sit_in_memory(tmp_path: Path) -> None:
+    output = {"type": "tool_result", "content": "x" * 1_000_000}
+    tool = lines([{"type": "user", "sessionId": "s", "message": {"content": [output]}}]).encode()
+    hello = {"type": "user", "sessionId": "s", "timestamp": 5, "message": {"content": "Hello."}}
+
+    def body() -> Iterator[bytes]:
+        yield lines([hello]).encode()
+        for _ in range(LARGE_MB):
+            yield tool
+
+    with _killed_later(tmp_path) as process:
+        owner = eventually(DataDirectoryLock(tmp_path).owner, within=60)
+        before = _peak_mb(process.pid)
+        answer = _ingest(owner.url, body())
+        grown = _peak_mb(process.pid) - before
+        process.kill()
+    assert (answer["inserted"], answer["scanned_lines"]) == (1, LARGE_MB + 1)
+    assert grown < LARGE_MB / 3
+
+
+def _peak_mb(pid: int) -> int:
+    """The most memory that a process has had."""
+    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
+    [kilobytes] = re.findall(r"VmHWM:\s+(\d+) kB", status)
+    return int(kilobytes) // 1024
 
 
 def _killed_later(data: Path) -> "subprocess.Popen[bytes]":
-    command = [*BRAIN, "serve", "--data", str(data), "--port", "0"]
+    command = [sys.executable, "-m", "tests.kill_server", str(data)]
     return subprocess.Popen(command, env=environment(), stderr=subprocess.DEVNULL)
 
 
-def _ingest(url: str, body: bytes) -> JSON:
+def _ingest(url: str, body: bytes | Iterator[bytes]) -> JSON:
     path, headers = BY_NAME["ingest_transcript"].route.path, {"content-type": JSON_LINES}
     with httpx.Client(base_url=url, timeout=120, trust_env=False) as http:
         answer: JSON = http.post(path, params={"host": "claude-code"}, content=body, headers=headers).json()

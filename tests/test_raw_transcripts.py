@@ -11,7 +11,7 @@ import pytest
 
 from service.arguments import JSON_LINES
 from service.operations import BY_NAME
-from stores.raw_archive import KEPT
+from service.raw_ingest import PART
 from tests.equivalence import check
 from tests.raw_sessions import Door, door, lines
 from tests.serving import JSON, Api, Server, eventually, server, succeeded
@@ -244,10 +244,10 @@ def test_messages_are_memories_in_their_session(caller: Door) -> None:
 def test_a_large_transcript_is_found_whole_though_its_partition_was_in_memory(caller: Door) -> None:
     caller.api.add("Here before, H-1.")
     assert caller.api.search("H-1")["results"]
-    count = KEPT + 300
+    count = 2 * PART + 300
     texts = [f"Entry {number}, code LG-{number}." for number in range(count)]
     assert stream(caller.api, lines(claude(*texts)).encode(), host="claude-code")["inserted"] == count
-    for number in (0, KEPT, count - 1):
+    for number in (0, PART, count - 1):
         [hit, *_] = caller.api.search(f"LG-{number}", limit=1)["results"]
         assert hit["content"] == texts[number]
     audit = succeeded(caller.api.get("/brain/audit", params={"limit": 5, "action": "ingest_transcript"}))

@@ -1,11 +1,10 @@
 """Rebuilding offline: a real ledger and a real Chroma, with the tests' encoder in two sizes as two models."""
 
 import asyncio
+import os
 import random
 import shutil
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -26,6 +25,7 @@ from stores.lock import DataDirectoryLock
 from stores.refill import Shards
 from stores.vdb import Vdb, VdbRow, VdbUnavailable
 from stores.verification import VerificationFailed
+from tests import warm
 from tests.equivalence import check
 from tests.hash_encoder import HashEncoder
 from tests.kill_rebuild import order
@@ -213,12 +213,14 @@ def test_killed_at_random_points_and_started_again_it_ends_as_if_nothing_had_hap
 
 def killed_at(data: Path, point: int) -> None:
     """Start a rebuild and end it by SIGKILL when it has said so many steps, if it says so many."""
-    command = [sys.executable, "-m", "tests.kill_rebuild", str(data), str(NEW)]
-    with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
+    reading, writing = os.pipe()
+    with os.fdopen(reading) as said:
+        process = warm.start("tests.kill_rebuild", str(data), str(NEW), env=environment(), stdout=writing)
+        os.close(writing)
         for _ in range(point):
-            process.stdout.readline()
+            said.readline()
         process.kill()
+        process.wait(60)
 
 
 class Interrupted(Exception):

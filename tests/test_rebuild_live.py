@@ -39,7 +39,7 @@ class Owner:
 
     def __init__(self, running: Server) -> None:
         headers = {"Authorization": f"Bearer {running.owner.token}"}
-        self._http = httpx.Client(base_url=running.owner.url, headers=headers, trust_env=False)
+        self._http = httpx.Client(base_url=running.owner.url, headers=headers, trust_env=False, timeout=60)
 
     def ask(self, method: str, **order: object) -> JSON:
         answer = self._http.request(method, "/internal/rebuild", json=order or None)
@@ -69,7 +69,7 @@ def test_reads_writes_and_searches_go_on_until_the_new_model_answers_and_nothing
     with running(tmp_path, model) as (it, owner):
         api = it.api.of("a")
         assert owner.ask("POST", model="new")["state"] == "running"
-        assert model.begun.wait(30)
+        assert model.begun.wait(60)
         assert "already" in refusal(it) or "under way" in refusal(it)
         # Held up in the middle of it: everything is as before.
         added = api.add("Added meanwhile, about word1001.")
@@ -106,7 +106,8 @@ def test_reads_writes_and_searches_go_on_until_the_new_model_answers_and_nothing
 
 def refusal(it: Server) -> str:
     headers = {"Authorization": f"Bearer {it.owner.token}"}
-    answer = httpx.post(f"{it.owner.url}/internal/rebuild", json={}, headers=headers, trust_env=False)
+    url = f"{it.owner.url}/internal/rebuild"
+    answer = httpx.post(url, json={}, headers=headers, trust_env=False, timeout=60)
     return str(refused(answer, 409, "conflict_state")["detail"])
 
 
@@ -126,7 +127,7 @@ def test_a_cancelled_one_leaves_no_trace_but_vectors_to_go_on_from(tmp_path: Pat
     with running(tmp_path, model) as (it, owner):
         before = directories(tmp_path)
         owner.ask("POST", model="new")
-        assert model.begun.wait(30)
+        assert model.begun.wait(60)
         owner.ask("DELETE")
         model.may.set()
         assert owner.finished()["state"] == "cancelled"
@@ -167,11 +168,10 @@ def test_a_model_that_cannot_be_loaded_is_refused_and_the_present_one_serves_on(
         failed = owner.finished()
         assert failed["state"] == "failed" and failed["problem"]["code"] == "invalid_argument"
         headers = {"Authorization": f"Bearer {it.owner.token}"}
-        answer = httpx.post(
-            f"{it.owner.url}/internal/rebuild", json={"modell": "x"}, headers=headers, trust_env=False
-        )
+        url = f"{it.owner.url}/internal/rebuild"
+        answer = httpx.post(url, json={"modell": "x"}, headers=headers, trust_env=False, timeout=60)
         refused(answer, 422, "invalid_argument", "modell")
-        anybody = httpx.post(f"{it.owner.url}/internal/rebuild", json={}, trust_env=False)
+        anybody = httpx.post(url, json={}, trust_env=False, timeout=60)
         refused(anybody, 403, "forbidden")
         in_step(it)
 
@@ -183,15 +183,15 @@ def test_what_waits_when_the_encoder_is_swapped_is_embedded_by_the_new_one(waiti
     embedder.start()
     try:
         busy = embedder.embed_document("one that is under way")
-        assert first.begun.wait(30)
+        assert first.begun.wait(60)
         queued = embedder.embed_document("one that waits") if waiting else None
         embedder.swap(HashEncoder(NEW))
         first.may.set()
-        assert busy.result(30).vectors[0].shape in ((OLD,), (NEW,))
+        assert busy.result(60).vectors[0].shape in ((OLD,), (NEW,))
         later = queued or embedder.embed_document("one that comes later")
-        vectors = later.result(30).vectors
+        vectors = later.result(60).vectors
         assert vectors.shape == (1, NEW) and np.isfinite(vectors).all()
-        assert embedder.embed_query("a question").result(30).vector.shape == (NEW,)
+        assert embedder.embed_query("a question").result(60).vector.shape == (NEW,)
     finally:
         first.may.set()
         embedder.close()

@@ -241,7 +241,7 @@ def left(started: Popen[str]) -> bool:
     """The process ended by itself, after it had left its owner, and complained of nothing."""
     assert started.stderr
     errors = started.stderr.read()
-    return started.wait(30) == 0 and "Traceback" not in errors and errors.rstrip().endswith("left")
+    return started.wait(60) == 0 and "Traceback" not in errors and errors.rstrip().endswith("left")
 
 
 @contextmanager
@@ -289,4 +289,4 @@ def test_a_client_that_leaves_without_reading_ends_the_process_cleanly() -> None
         stdout.close()
         stdin.write(f"{json.dumps(INITIALIZE)}\n{json.dumps(CALL)}\n")
         stdin.close()
-        assert started.wait(30) == 0
+        assert started.wait(60) == 0

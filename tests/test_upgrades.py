@@ -66,7 +66,7 @@ def test_a_directory_of_an_earlier_schema_answers_as_it_did(tmp_path: Path, revi
     with server(tmp_path) as running:
         eventually(lambda: running.brain.meaning.fingerprint() is not None)
         if known.get("credential"):
-            refused = httpx.get(f"{running.owner.url}/brain/stats", trust_env=False)
+            refused = httpx.get(f"{running.owner.url}/brain/stats", trust_env=False, timeout=60)
             assert refused.status_code == 401, "the keys are in force"
         api = caller(running, known)
         for memory_id, then in known["memories"].items():

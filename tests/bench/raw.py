@@ -5,6 +5,7 @@ import asyncio
 import sqlite3
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 from measure import Figure, at_most, median, ratio
@@ -87,9 +88,7 @@ async def _fill(brain: Brain) -> None:
             SessionName("claude-code", "local", f"/repo/{number % 20}", f"s{number}"), "unknown", "t"
         )
         act = Act(CALLER, "bench", None)
-        await brain.write(
-            lambda transaction, a=act, s=source, b=brought: bring(a, transaction, s, [b], len(b))
-        )
+        await brain.write(partial(bring, act, source=source, brought=brought))
 
 
 def _brought(texts: list[str], session: int, place: int, at: int) -> Brought:

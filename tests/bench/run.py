@@ -1,6 +1,6 @@
 """`make bench`: every figure of docs/benchmarks.md that needs no data of others.
 
-    python tests/bench/run.py [--only get,add,search,recall,scale,peers,rebuild,raw] [--without-key]
+    python tests/bench/run.py [--only get,add,…] [--without-key]
 
 Prints the table. Exit code 1 when a target is missed. Needs wrk (`apt-get install wrk`).
 """
@@ -18,6 +18,7 @@ os.environ |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "HF_HUB_OFFL
 
 import add  # noqa: E402
 import get  # noqa: E402
+import injection  # noqa: E402
 import peers  # noqa: E402
 import raw  # noqa: E402
 import rebuild  # noqa: E402
@@ -27,7 +28,7 @@ import search  # noqa: E402
 from measure import Figure, has_wrk  # noqa: E402
 from server import create_key, running  # noqa: E402
 
-GROUPS = ("get", "add", "search", "recall", "scale", "peers", "rebuild", "raw")
+GROUPS = ("get", "add", "search", "recall", "scale", "peers", "rebuild", "raw", "injection")
 
 
 def group(name: str, *, with_key: bool) -> list[Figure]:
@@ -37,6 +38,7 @@ def group(name: str, *, with_key: bool) -> list[Figure]:
         "peers": peers.figures,
         "rebuild": rebuild.figures,
         "raw": raw.figures,
+        "injection": injection.figures,
     }
     if name in alone:
         return alone[name]()

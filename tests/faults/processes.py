@@ -1,8 +1,6 @@
 """Real servers in processes of their own, to be killed, stopped, starved and misled."""
 
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,9 +9,10 @@ from pathlib import Path
 import httpx
 
 from stores.lock import DataDirectoryLock, Owner
+from tests import warm
 from tests.processes import environment
 from tests.serving import Api, eventually
-from tests.test_vdb import REPOSITORY, wait_until_gone
+from tests.test_vdb import wait_until_gone
 
 PATIENCE_S = 60
 
@@ -22,7 +21,7 @@ PATIENCE_S = 60
 class Victim:
     """A server's process, a caller of it, and the folder that puts its model and its clock out of order."""
 
-    process: "subprocess.Popen[bytes]"
+    process: warm.Process
     api: Api
     data: Path
     control: Path
@@ -76,10 +75,12 @@ def victim(data: Path, *options: str) -> Iterator[Victim]:
     """A running server over this directory; killed at the end if it still runs."""
     control = data.parent / f"{data.name}-control"
     control.mkdir(exist_ok=True)
-    command = [sys.executable, "-m", "tests.faults.fault_server", str(data), str(control), *options]
     with (data.parent / "server.log").open("ab") as log:
-        process = subprocess.Popen(
-            command, cwd=REPOSITORY, env=environment(), stdin=subprocess.DEVNULL, stdout=log, stderr=log
+        process = warm.start(
+            *("tests.faults.fault_server", str(data), str(control), *options),
+            env=environment(),
+            stdout=log.fileno(),
+            stderr=log.fileno(),
         )
     try:
         owner = listening(data, process)
@@ -92,7 +93,7 @@ def victim(data: Path, *options: str) -> Iterator[Victim]:
         process.wait()
 
 
-def listening(data: Path, process: "subprocess.Popen[bytes]") -> Owner:
+def listening(data: Path, process: warm.Process) -> Owner:
     """The card of this very process."""
 
     def look() -> Owner | None:

@@ -23,12 +23,13 @@ from service.app import build_brain
 from service.settings import Settings
 from stores.lock import DataDirectoryLock
 from stores.traces import Search
+from tests import warm
 from tests.equivalence import check
 from tests.faults.clients import MEMORY, Client
 from tests.hash_encoder import HashEncoder
-from tests.processes import BRAIN, environment
+from tests.processes import environment
 from tests.state.brains import drained, model_ready
-from tests.test_sigkill import Servers, children_of
+from tests.test_sigkill import children_of, running
 from tests.test_vdb import wait_until_gone
 
 CLIENTS = 4
@@ -40,7 +41,7 @@ ANSWERS = {"forgotten": 410, "purged": 404}
 
 
 async def work_until_killed(
-    url: str, process: asyncio.subprocess.Process, clients: Sequence[Client], dice: random.Random
+    url: str, process: warm.Process, clients: Sequence[Client], dice: random.Random
 ) -> None:
     """All clients at once, until SIGKILL at a random moment after a random number of answers."""
     left = dice.randint(1, 60)
@@ -53,7 +54,7 @@ async def work_until_killed(
 
     async with httpx.AsyncClient(base_url=url, timeout=PATIENCE_S) as http:
         await asyncio.gather(*(client.work(http, acknowledge) for client in clients))
-    assert await process.wait() == -9
+    assert await asyncio.to_thread(process.wait, PATIENCE_S) == -9
 
 
 async def look(url: str, clients: Sequence[Client], dice: random.Random) -> None:
@@ -107,14 +108,9 @@ async def look_closer(http: httpx.AsyncClient, client: Client, dice: random.Rand
 
 async def examine(directory: Path) -> None:
     """`brain doctor` beside the server finds nothing."""
-    process = await asyncio.create_subprocess_exec(
-        *(*BRAIN, "doctor", "--json", "--data", str(directory)),
-        env=environment(),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await process.communicate()
-    assert process.returncode == 0, (out + err).decode()
+    command = ("service.cli", "doctor", "--json", "--data", str(directory))
+    done = await asyncio.to_thread(warm.run, *command, env=environment(), given=b"", timeout=120)
+    assert done.returncode == 0, (done.stdout + done.stderr).decode()
 
 
 async def verify(directory: Path, purged: Sequence[str]) -> None:
@@ -144,11 +140,10 @@ async def soak(folder: Path, rounds: int, seed: int, *, doctor_every: int = DOCT
     print(f"{rounds} rounds, seed {seed}, log {folder / 'server.log'}", flush=True)
     dice, directory, begun = random.Random(seed), folder / "data", time.monotonic()
     clients = [Client(number, random.Random(dice.random())) for number in range(CLIENTS)]
-    servers = Servers(directory)
     children: list[int] = []
     unanswered = 0
     for number in range(1, rounds + 1):
-        async with servers.next() as (process, url):
+        async with running(directory) as (process, url):
             unanswered += sum(client.doubt is not None for client in clients)
             await look(url, clients, dice)
             if number % doctor_every == 0:
@@ -165,9 +160,8 @@ async def soak(folder: Path, rounds: int, seed: int, *, doctor_every: int = DOCT
                 wait_until_gone(child)
             children = children_of(process.pid)
             await work_until_killed(url, process, clients, dice)
-    async with servers.next() as (_, url):
+    async with running(directory) as (_, url):
         await look(url, clients, dice)
-    await servers.close()
     purged = [memory for client in clients for memory in client.of("purged")]
     await verify(directory, [memory.text.split()[0] for memory in purged])
     done = sum(client.acknowledged for client in clients)

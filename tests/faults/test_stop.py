@@ -3,7 +3,6 @@ in time. A second process on the directory meanwhile is turned away and harms no
 
 import subprocess
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from tests.serving import eventually
 
 CLIENTS = 6
 SHUTDOWN_S = 5  # server.shutdown_s here
-GRACE_S = 25  # what closing everything may take beyond it, on a machine that does other things too
+GRACE_S = 60  # what closing everything may take beyond it, on a machine that does other things too
 
 
 def write_until_stopped(
@@ -58,9 +57,7 @@ def test_a_stop_under_load_finishes_what_was_begun(tmp_path: Path) -> None:
         )
         assert second.returncode == 3 and f"in use by process {server.pid}" in second.stderr
         stopping.set()
-        begun = time.monotonic()
         assert server.terminate(SHUTDOWN_S + GRACE_S) == 0
-        print(f"stopped in {time.monotonic() - begun:.1f} s, {len(acknowledged)} acknowledged")
         for client in clients:
             assert client.result() <= 1
     with victim(data) as server:

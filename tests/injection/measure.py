@@ -11,7 +11,7 @@ from models.injection import RULES_VERSION, scan
 
 FOLDER = Path(__file__).parent
 # The rules may be written from the files of `development`, never from `held_out`.
-SPLITS = {"development": ("development", "first", "second", "third"), "held_out": ("held_out",)}
+SPLITS = {"development": ("development", "first", "second", "third", "fourth"), "held_out": ("held_out",)}
 
 
 @dataclass(frozen=True, slots=True)

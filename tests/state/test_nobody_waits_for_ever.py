@@ -20,7 +20,7 @@ from stores.writer import Committed, Transaction
 from tests.state.brains import Clock
 
 pytestmark = pytest.mark.anyio
-PATIENCE_S = 20  # only how long a broken writer may hang the tests
+PATIENCE_S = 60  # only how long a broken writer may hang the tests
 
 
 @pytest.fixture

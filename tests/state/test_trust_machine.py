@@ -260,7 +260,7 @@ class Machine(Life):
         self.check_steps(before, now, step)
         self.check_chains(before, now)
         self.check_conflicts(now, open_rows, closed, links)
-        self.check_confidence(now)
+        self.check_confidence(now, links)
         self.check_flags(before, now, links, step)
         self.seen, self.links, self.step = now, links, None
 
@@ -352,7 +352,7 @@ class Machine(Life):
                 if contradicts(one, other):
                     assert frozenset((one.memory_id, other.memory_id)) in settled
 
-    def check_confidence(self, now: dict[str, Memory]) -> None:
+    def check_confidence(self, now: dict[str, Memory], links: set[tuple[str, ...]]) -> None:
         """By the formula, from the sources that there are."""
         active = [memory for memory in now.values() if memory.state.status == "active"]
         for id, memory in now.items():
@@ -366,7 +366,12 @@ class Machine(Life):
                     if one.memory_id in memory.state.evidence_ids
                     or (one.memory_id != id and agrees(memory, one))
                 ]
-                assert memory.state.standing.agreements == independent(memory, saying)
+                origins = _origins(links, id)
+                kin = {one.memory_id for one in saying if origins & _origins(links, one.memory_id)}
+                met = [{a, b} for a, type, b in links if type == "conflicts_with" and id in (a, b)]
+                against = set().union(*met)
+                counted = independent(memory, saying, kin, against)
+                assert memory.state.standing.agreements == counted
             elif memory.source_raw_memory_id in now:
                 raw = now[memory.source_raw_memory_id]
                 assert raw.state.status == "purged" or (
@@ -395,6 +400,15 @@ class Machine(Life):
 
 def _stands(memory: Memory) -> bool:
     return memory.state.status == "active" and not memory.state.standing.contested
+
+
+def _origins(links: set[tuple[str, ...]], id: str) -> set[str]:
+    """What it was derived from, directly or not, and itself."""
+    found, front = {id}, {id}
+    while front:
+        front = {b for a, type, b in links if type == "derived_from" and a in front} - found
+        found |= front
+    return found
 
 
 def _resting_on(links: set[tuple[str, ...]], id: str) -> set[str]:
