@@ -1,6 +1,6 @@
 """The embed thread: one thread that owns one encoder, takes texts and hands out futures.
 
-Queries go before documents. Documents are cut into runs of about 30 ms that share a forward pass, and queries
+Queries go before documents. Documents are cut into runs of about 60 ms that share a forward pass, and queries
 are answered between runs. What is queued is batched, without waiting for more to come. A round takes the
 shortest texts and a few chunks of the oldest one, so that a short text never waits behind a pile of long ones
 and a long one always makes progress. What waits holds no more memory than its text.
