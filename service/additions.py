@@ -94,7 +94,10 @@ async def off_loop(size: int, work: Callable[[], T]) -> T:
 
 
 def _texts(request: AddMemory) -> list[str]:
-    return [request.content or "", *(turn.content for turn in request.messages or ())]
+    """The contents of its drafts, in their order."""
+    if request.messages is None:
+        return [request.content or ""]
+    return [turn.content for turn in request.messages]
 
 
 async def items_of(brain: Brain, caller: Caller, requests: list[AddMemory]) -> list[Item]:
@@ -103,10 +106,11 @@ async def items_of(brain: Brain, caller: Caller, requests: list[AddMemory]) -> l
     def prepare() -> list[tuple[list[Draft], Once | None]]:
         return [(drafts_of(brain, caller, request), _once_of(request)) for request in requests]
 
-    size = sum(len(text) for request in requests for text in _texts(request))
-    prepared = await off_loop(size, prepare)
-    texts = [draft.memory.content for drafts, _ in prepared for draft in drafts]
-    made = iter(await brain.meaning.of_documents(texts))
+    texts = [text for request in requests for text in _texts(request)]
+    with brain.meaning.begin(texts) as begun:
+        await asyncio.sleep(0)  # the embed thread takes up the work before this one is busy again
+        prepared = await off_loop(sum(map(len, texts)), prepare)
+        made = iter(await begun.results())
     return [
         Item(tuple(draft.with_vectors(next(made)) for draft in drafts), once) for drafts, once in prepared
     ]

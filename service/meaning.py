@@ -3,7 +3,9 @@ fingerprints never meet."""
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 import structlog
 
@@ -129,19 +131,25 @@ class Meaning:
     async def of_documents(self, texts: Sequence[str]) -> list[Embedded | None]:
         """What the model makes of each text; None for one that can't be embedded in time: its vectors
         follow through the outbox."""
+        with self.begin(texts) as begun:
+            return await begun.results()
+
+    @contextmanager
+    def begin(self, texts: Sequence[str]) -> "Iterator[Begun]":
+        """Have texts embedded while the caller does something else. What is not embedded by the end of the
+        block is let go."""
         fingerprint = self.fingerprint()
-        if fingerprint is None or not texts:
-            return [None] * len(texts)
-        futures = [asyncio.wrap_future(self.embedder.embed_document(text)) for text in texts]
-        wait = min(self._wait_s * max(1, len(texts) / TEXTS_AT_ONCE), MAX_WAIT_S)
+        submit = self.embedder.embed_document
+        futures = [] if fingerprint is None else [asyncio.wrap_future(submit(text)) for text in texts]
         try:
-            await asyncio.wait(futures, timeout=wait)
-            # After a change of the model nobody knows any more which of the two made them.
-            same = fingerprint == self.fingerprint()
-            return [_embedded(future) if same else None for future in futures]
+            yield Begun(self, fingerprint, len(texts), futures)
         finally:
             for future in futures:
                 future.cancel()
+
+    def wait_s(self, count: int) -> float:
+        """Seconds that a write waits for the vectors of so many texts."""
+        return min(self._wait_s * max(1, count / TEXTS_AT_ONCE), MAX_WAIT_S)
 
     async def of_document(self, text: str) -> Embedded:
         """What the model makes of a text, however long it takes. Raises CannotEmbed."""
@@ -190,6 +198,25 @@ class Meaning:
             log.warning("the ledger does not take the model's fingerprint", fault=str(fault))
             return False
         return True
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """Texts that are being embedded; no futures when no model can."""
+
+    _meaning: Meaning
+    _fingerprint: str | None
+    _count: int
+    _futures: "list[asyncio.Future[Embedded]]"
+
+    async def results(self) -> list[Embedded | None]:
+        """As `Meaning.of_documents` gives them."""
+        if not self._futures:
+            return [None] * self._count
+        await asyncio.wait(self._futures, timeout=self._meaning.wait_s(self._count))
+        # After a change of the model nobody knows any more which of the two made them.
+        same = self._fingerprint == self._meaning.fingerprint()
+        return [_embedded(future) if same else None for future in self._futures]
 
 
 def _embedded(future: "asyncio.Future[Embedded]") -> Embedded | None:

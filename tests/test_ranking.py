@@ -328,6 +328,30 @@ def test_what_the_model_does_not_read_is_judged_by_its_words(chat: bool) -> None
     assert (best(0), best(1)) == (1, 0)
 
 
+@pytest.mark.parametrize("chat", [False, True])
+def test_what_only_the_vectors_read_is_judged_by_them(chat: bool) -> None:
+    rows = [Row(0, words=0, cosine=0.9), Row(1, words=1, cosine=0.1), Row(2, cosine=0.2)]
+    late, sample = np.array([0.1, 0.9, 0.2], np.float32), np.ones(3, bool)
+
+    def best(unread: float) -> int:
+        e = evidence(rows, messages=np.full(3, chat), unread=unread, multilingual=True)
+        terms = ranking.last_stage(e, WEIGHTS, late, sample)
+        assert np.allclose(terms["late"], 0) == (unread == 1)
+        return int(np.argmax(terms["late"] + terms["dense"]))
+
+    assert best(1) == 0
+    assert not chat or best(0) == 1  # in a chat late interaction decides alone, where it reads
+
+
+def test_vectors_of_all_languages_are_near_in_every_script() -> None:
+    given = [
+        evidence([Row(0, cosine=0.3, coverage=0.2)], unread=unread, multilingual=True)
+        for unread in (0.0, 1.0)
+    ]
+    read, not_read = (absolute_relevance(e, None)[0] for e in given)
+    assert not_read == read
+
+
 def test_in_a_script_that_the_model_does_not_read_nearness_says_less() -> None:
     read, not_read = (
         absolute_relevance(evidence([Row(0, cosine=0.5, coverage=0.5)], unread=unread), None)[0]

@@ -67,4 +67,19 @@ def test_outside_chats_a_name_alone_decides_nothing() -> None:
 def test_a_script_is_unread_when_the_model_cuts_it_into_single_letters(
     text: str, piece: int, share: float
 ) -> None:
-    assert unread(text, range(0, len(text), piece)) == pytest.approx(share)
+    assert unread(text, range(0, len(text), piece), latin=False) == pytest.approx(share)
+
+
+@pytest.mark.parametrize(
+    ("text", "piece", "share"),
+    [
+        ("green tea", 5, 0.0),
+        ("el hospital", 2, 1.0),  # a language that it cuts up as if it were one of single letters
+        ("\u4f1a\u8bae\u5ba4", 1, 0.75),
+        ("47 11", 1, 0.0),
+    ],
+)
+def test_beside_vectors_of_all_languages_latin_letters_may_be_unread_too(
+    text: str, piece: int, share: float
+) -> None:
+    assert unread(text, range(0, len(text), piece), latin=True) == pytest.approx(share)
