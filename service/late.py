@@ -11,7 +11,7 @@ from models.token_codes import TokenCodes
 
 Floats = NDArray[np.float32]
 
-POOL = 80  # rows that are looked at again
+POOL = 60  # rows that are looked at again
 # Weights of pieces that no index counts, between those of rare and of common words.
 STOP_WORD, PUNCTUATION = 1.2, 0.3
 PLAIN_LENGTH = 0.05  # what each e-fold of pieces takes off: of many pieces one is always near
