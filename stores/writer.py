@@ -52,7 +52,6 @@ class Transaction:
     seats: dict[tuple[str, str, str, str], set[int]] = field(default_factory=dict)  # positions by session
     pending: dict[Table, list[dict[str, Any]]] = field(default_factory=dict)
     events: list[dict[str, Any]] = field(default_factory=list)  # that the write recorded, for the audit chain
-    shedding: bool = False  # whether `events` and `changes` leave some out
     _counting: tuple[str | None] | None = None
 
     def counts(self, fingerprint: str | None) -> bool:
@@ -73,15 +72,6 @@ class Transaction:
             for table in metadata.sorted_tables:
                 if rows := pending.get(table):
                     self.connection.execute(_insert_into(table), rows)
-
-    def shed(self) -> None:
-        """Write what is collected and let go of it, in a write too large for memory: partitions load anew."""
-        self.flush()
-        self.shedding = True
-        self.new_contents.clear()
-        self.events.clear()
-        last = {change.memory.partition: change.memory for change in self.changes}
-        self.changes[:] = [Change(memory) for memory in last.values()]  # without words: it says too little
 
     def execute(self, statement: Executable, values: dict[str, Any] | None = None) -> CursorResult[Any]:
         """Run a statement that sees everything inserted so far."""
@@ -165,7 +155,6 @@ class Committed:
     value: Any
     changes: list[Change]
     events: list[dict[str, Any]] = field(default_factory=list)
-    shedding: bool = False
 
 
 class Writer:
@@ -246,9 +235,7 @@ class Writer:
                         done = self._attempt(connection, write, future)
                         committed += [done] if done else []
                 recorded = [event for done in committed for event in done.events]
-                shedding = any(done.shedding for done in committed)
-                head = audit.append_stored(connection, self._head) if shedding else self._head
-                head = audit.append(connection, head, recorded) if recorded and not shedding else head
+                head = audit.append(connection, self._head, recorded) if recorded else self._head
         except Exception as error:
             if not isinstance(error, SQLAlchemyError):
                 log.exception("a group of writes failed")
@@ -280,7 +267,7 @@ class Writer:
         except Exception as bug:  # noqa: BLE001 - a bug in one write must neither end the thread nor the group
             future.set_exception(bug)
             return None
-        return Committed(future, value, transaction.changes, transaction.events, transaction.shedding)
+        return Committed(future, value, transaction.changes, transaction.events)
 
 
 def _refuse(futures: list["Future[Any]"], refusal: StoreUnavailable) -> None:

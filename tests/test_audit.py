@@ -465,33 +465,6 @@ def test_what_is_undone_leaves_no_gap(tmp_path: Path) -> None:
             assert list(audit(connection)) == []
 
 
-def test_a_forged_entry_is_not_taken_up_by_a_write_that_is_too_large_for_memory(
-    template: Path, tmp_path: Path
-) -> None:
-    shutil.copy(template / "ledger.sqlite3", tmp_path)
-    alter(tmp_path, TAMPERED["one is forged at the end"][0])
-    with ledger(tmp_path) as opened_ledger:
-
-        def large(transaction: Transaction) -> None:
-            for _ in range(3):
-                record(transaction)
-                transaction.shed()
-            record(transaction)
-
-        for write in (large, record):
-            opened_ledger.submit(write).result()
-        with opened_ledger.snapshot() as connection:
-            assert list(connection.scalars(select(chain.c.seq).where(chain.c.seq > 9))) == [
-                11,
-                12,
-                13,
-                14,
-                15,
-            ]
-            [found] = audit(connection)
-            assert found.subjects == ("10",) and "have no link" in found.what
-
-
 def test_the_chain_holds_with_many_writers_and_after_kill_9(tmp_path: Path) -> None:
     directory = tmp_path / "data"
     directory.mkdir(mode=0o700)
