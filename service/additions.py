@@ -1,8 +1,8 @@
 """The use cases of the brain view that store: add one, add many."""
 
 import asyncio
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from collections.abc import Iterable
+from typing import Any
 
 from models import verbatim
 from models.answers import Added, Reply
@@ -25,9 +25,6 @@ from stores.idempotency import Once
 from stores.words import analyze
 from stores.writer import Transaction
 
-T = TypeVar("T")
-
-INLINE = 4_096  # characters whose words are found in less than the hop to a thread costs others
 SLICE = 25  # results made between two yields, so that a batch never holds up a read by id
 
 
@@ -87,12 +84,6 @@ def _check_items(request: AddBatch) -> list[AddMemory | Refused]:
     return checked
 
 
-async def off_loop(size: int, work: Callable[[], T]) -> T:
-    """Run what finds the words of `size` characters. 60 KB take 30 ms, of some scripts more, which nobody on
-    the event loop should wait for."""
-    return await asyncio.to_thread(work) if size > INLINE else work()
-
-
 def _texts(request: AddMemory) -> list[str]:
     """The contents of its drafts, in their order."""
     if request.messages is None:
@@ -107,10 +98,8 @@ async def items_of(brain: Brain, caller: Caller, requests: list[AddMemory]) -> l
         return [(drafts_of(brain, caller, request), _once_of(request)) for request in requests]
 
     texts = [text for request in requests for text in _texts(request)]
-    with brain.meaning.begin(texts) as begun:
-        await asyncio.sleep(0)  # the embed thread takes up the work before this one is busy again
-        prepared = await off_loop(sum(map(len, texts)), prepare)
-        made = iter(await begun.results())
+    prepared, embedded = await brain.meaning.of_documents(texts, prepare)
+    made = iter(embedded)
     return [
         Item(tuple(draft.with_vectors(next(made)) for draft in drafts), once) for drafts, once in prepared
     ]

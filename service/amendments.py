@@ -16,7 +16,7 @@ from models.provenance import MemoryDetails, Provenance, guarded
 from models.scope import Caller
 from models.standing import Standing
 from models.token_codes import Embedded
-from service.additions import facts_of, items_of, off_loop
+from service.additions import facts_of, items_of
 from service.brain import Brain
 from service.once import once, replayed, shown
 from stores import amendment, refill
@@ -258,7 +258,6 @@ async def _rewritten(brain: Brain, request: UpdateMemory) -> _Rewriting:
     def read() -> tuple[tuple[str, ...], str, tuple[str, ...]]:
         return analyze(content, actor), content_key(content), scan(content)
 
-    terms, key, reasons = await off_loop(len(content), read)
-    [embedded] = await brain.meaning.of_documents([content])
+    (terms, key, reasons), [embedded] = await brain.meaning.of_documents([content], read)
     new_id = brain.new_id(brain.clock())
     return _Rewriting(new_id, content, terms, key, embedded, facts_of(request.facts or ()), reasons)

@@ -26,7 +26,6 @@ from models.provenance import Provenance, guarded, layer_of
 from models.requests import Request
 from models.scope import Caller
 from models.standing import Label
-from service.additions import off_loop
 from service.brain import Brain
 from service.history_fields import history_fields
 from service.once import once, replayed
@@ -48,8 +47,9 @@ Does = Callable[[Act, Transaction, str], Any]
 async def remember(brain: Brain, caller: Caller, request: Remember) -> Reply:
     """Always a new memory; an earlier equal one is named."""
     act = Act(caller, "remember", brain.meaning.fingerprint())
-    draft = await off_loop(len(request.content), lambda: _draft(brain, caller, request))
-    [embedded] = await brain.meaning.of_documents([request.content])
+    draft, [embedded] = await brain.meaning.of_documents(
+        [request.content], lambda: _draft(brain, caller, request)
+    )
     draft = replace(draft, embedded=embedded)
 
     def write(transaction: Transaction) -> dict[str, Any]:

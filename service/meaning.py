@@ -3,9 +3,8 @@ fingerprints never meet."""
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 import structlog
 
@@ -20,10 +19,15 @@ from stores.writer import FINGERPRINT
 
 log = structlog.get_logger()
 
+T = TypeVar("T")
+
 PROBE = "warm up"
 QUERY_WAIT_S = 3.0  # behind a run of documents a query waits for 50 ms; this long only when the model hangs
 MAX_WAIT_S = 60.0  # of a write, however many texts it brings
 QUERIES = 512  # that are remembered: 60 KB each
+# Characters whose words are found in less than the hop to a thread costs others. 60 KB take 30 ms, of some
+# scripts more, which nobody on the event loop should wait for.
+INLINE = 4_096
 TEXTS_AT_ONCE = 16  # what the embedder does in about the time that `write.embed_wait_ms` is meant for one
 
 
@@ -128,28 +132,29 @@ class Meaning:
         """Hold nothing in memory any more of one that is hidden."""
         self._tokens.forget(memory_id)
 
-    async def of_documents(self, texts: Sequence[str]) -> list[Embedded | None]:
-        """What the model makes of each text; None for one that can't be embedded in time: its vectors
-        follow through the outbox."""
-        with self.begin(texts) as begun:
-            return await begun.results()
-
-    @contextmanager
-    def begin(self, texts: Sequence[str]) -> "Iterator[Begun]":
-        """Have texts embedded while the caller does something else. What is not embedded by the end of the
-        block is let go."""
+    async def of_documents(
+        self, texts: Sequence[str], work: Callable[[], T], more: int = 0
+    ) -> tuple[T, list[Embedded | None]]:
+        """What `work` gives, which finds the words of these texts and of `more` characters, and meanwhile what
+        the model makes of each text; None for one that can't be embedded in time: its vectors follow through
+        the outbox. When `work` raises, nobody waits for the model."""
         fingerprint = self.fingerprint()
         submit = self.embedder.embed_document
         futures = [] if fingerprint is None else [asyncio.wrap_future(submit(text)) for text in texts]
         try:
-            yield Begun(self, fingerprint, len(texts), futures)
+            await asyncio.sleep(0)  # the embed thread takes up the texts before this one is busy again
+            long = more + sum(map(len, texts)) > INLINE
+            done = await asyncio.to_thread(work) if long else work()
+            if not futures:
+                return done, [None] * len(texts)
+            wait = min(self._wait_s * max(1, len(texts) / TEXTS_AT_ONCE), MAX_WAIT_S)
+            await asyncio.wait(futures, timeout=wait)
+            # After a change of the model nobody knows any more which of the two made them.
+            same = fingerprint == self.fingerprint()
+            return done, [_embedded(future) if same else None for future in futures]
         finally:
             for future in futures:
                 future.cancel()
-
-    def wait_s(self, count: int) -> float:
-        """Seconds that a write waits for the vectors of so many texts."""
-        return min(self._wait_s * max(1, count / TEXTS_AT_ONCE), MAX_WAIT_S)
 
     async def of_document(self, text: str) -> Embedded:
         """What the model makes of a text, however long it takes. Raises CannotEmbed."""
@@ -198,25 +203,6 @@ class Meaning:
             log.warning("the ledger does not take the model's fingerprint", fault=str(fault))
             return False
         return True
-
-
-@dataclass(frozen=True, slots=True)
-class Begun:
-    """Texts that are being embedded; no futures when no model can."""
-
-    _meaning: Meaning
-    _fingerprint: str | None
-    _count: int
-    _futures: "list[asyncio.Future[Embedded]]"
-
-    async def results(self) -> list[Embedded | None]:
-        """As `Meaning.of_documents` gives them."""
-        if not self._futures:
-            return [None] * self._count
-        await asyncio.wait(self._futures, timeout=self._meaning.wait_s(self._count))
-        # After a change of the model nobody knows any more which of the two made them.
-        same = self._fingerprint == self._meaning.fingerprint()
-        return [_embedded(future) if same else None for future in self._futures]
 
 
 def _embedded(future: "asyncio.Future[Embedded]") -> Embedded | None:

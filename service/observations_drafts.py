@@ -12,7 +12,6 @@ from models.observation_view import SECOND
 from models.provenance import Details, guarded
 from models.quarantine import status_with
 from models.scope import Caller
-from service.additions import off_loop
 from service.brain import Brain
 from stores.words import analyze
 
@@ -41,7 +40,9 @@ async def draft_of(brain: Brain, caller: Caller, text: Text) -> Draft:
         reasons = scan_all(scanned, text.project, text.session_id, text.state.frame)
         return reasons, analyze(text.content, None), content_key(text.content)
 
-    reasons, terms, key = await off_loop(len(text.content) + len(text.beside), read)
+    (reasons, terms, key), [embedded] = await brain.meaning.of_documents(
+        [text.content], read, len(text.beside)
+    )
     state = replace(text.state, provenance=guarded(text.state.provenance, reasons))
     state = replace(state, status=status_with(text.kind, state.status, reasons))
     memory = Memory(
@@ -57,7 +58,6 @@ async def draft_of(brain: Brain, caller: Caller, text: Text) -> Draft:
         details=text.details,
         state=state,
     )
-    [embedded] = await brain.meaning.of_documents([text.content])
     return Draft(memory, terms, key, embedded, "keep")
 
 
