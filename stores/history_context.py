@@ -5,8 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import update
-
 from models.confidence import appraised
 from models.errors import ConflictState, invalid
 from models.memory import Memory
@@ -16,13 +14,10 @@ from stores.acts import Act
 from stores.amendment import edit
 from stores.appraisal import alive, appraise, settle
 from stores.history import live, lost_pin
-from stores.schema import memories
-from stores.seats import reseat
+from stores.seats import move
 from stores.writer import Transaction
 
 MAX_SOURCES = 16  # keys that a memory was known by; more would be a game with them
-# Fields of the record itself that may be said anew.
-MOVABLE = ("session_id", "session_key", "session_position", "origin_id", "memory_at")
 _OF_PROVENANCE = ("source", "event_at", "capture_context")
 
 
@@ -96,10 +91,7 @@ def set_context(act: Act, transaction: Transaction, memory_id: str, context: Con
             raise ConflictState(f"Memory {memory_id} has had {MAX_SOURCES} sources already.")
         provenance = replace(provenance, past_sources=tuple(sorted(known)))
         moved = replace(moved, state=replace(moved.state, provenance=provenance))
-    reseat(transaction, memory, moved)
-    if columns:
-        this = memories.c.memory_id == memory_id
-        transaction.execute(update(memories).where(this).values(columns))
+    move(transaction, memory, moved)
     state = appraise(transaction, moved).state
     moved = replace(moved, state=memory.state)  # the record with its new columns, before the change
     changed = act.change(transaction, moved, state, tuple(sorted(context.given)))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, select
 
 from models.authority import rank
 from models.errors import BrainError, ConflictState, LowerAuthority
@@ -16,7 +16,6 @@ from stores.acts import Act
 from stores.changes import Change, Edge
 from stores.compression import renumbered
 from stores.conflict_imports import take_disputes
-from stores.history_context import MOVABLE
 from stores.insertion import assertion_edges, fact_values, lineage_edges, next_number, seated
 from stores.inserts import insert_edges, queue
 from stores.observations_schema import topics
@@ -25,7 +24,7 @@ from stores.raw_adoption import adopt
 from stores.raw_places import recount
 from stores.rows import memory_from, memory_values, select_memories, tag_values, version_values
 from stores.schema import edges, fact_keys, memories, tags, tokens, versions
-from stores.seats import reseat, vacate
+from stores.seats import MOVABLE, move, vacate
 from stores.topics import topic_values
 from stores.words import ANALYZER
 from stores.writer import Transaction
@@ -212,20 +211,17 @@ class _Batch:
             return "differs"
         if known.version == len(history):
             return "present"
-        known = self._move(known, carried)
+        known = self._moved(known, carried)
         for _, state in history[known.version :]:
             known = self._act.change(self._transaction, known, state, ("state",))
         self._known[known.memory_id] = known
         return "updated"
 
-    def _move(self, known: Memory, carried: Carried) -> Memory:
-        """Let it be from where and when it was said anew to be. Raises PositionTaken."""
+    def _moved(self, known: Memory, carried: Carried) -> Memory:
+        """From where and when it was said anew to be. Raises PositionTaken."""
         columns = {name: getattr(carried.memory, name) for name in MOVABLE}
         moved = replace(known, **columns)
-        if moved != known:
-            reseat(self._transaction, known, moved)
-            this = memories.c.memory_id == known.memory_id
-            self._transaction.execute(update(memories).where(this).values(columns))
+        move(self._transaction, known, moved)
         vacate(self._transaction, moved, carried.vacated)
         return moved
 

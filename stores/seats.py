@@ -1,19 +1,32 @@
-"""Positions in sessions that memories leave: nobody else may ever have them."""
+"""Memories that move to another session, position or time. What they leave nobody else may ever have."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from sqlalchemy import Connection, delete, select
+from sqlalchemy import Connection, delete, select, update
 
 from models.errors import PositionTaken
 from models.memory import Memory
 from models.transfer import Seat
 from stores.history_schema import VACATED, vacated
 from stores.insertion import is_taken
+from stores.schema import memories
 from stores.writer import Transaction
 
+# Fields of the record itself that may be said anew.
+MOVABLE = ("session_id", "session_key", "session_position", "origin_id", "memory_at")
 
-def reseat(transaction: Transaction, memory: Memory, moved: Memory) -> None:
+
+def move(transaction: Transaction, memory: Memory, moved: Memory) -> None:
+    """Let the record say where and when the memory is from as `moved` does. Raises PositionTaken."""
+    _reseat(transaction, memory, moved)
+    columns = {name: new for name in MOVABLE if (new := getattr(moved, name)) != getattr(memory, name)}
+    if columns:
+        this = memories.c.memory_id == memory.memory_id
+        transaction.execute(update(memories).where(this).values(columns))
+
+
+def _reseat(transaction: Transaction, memory: Memory, moved: Memory) -> None:
     """Leave a position for ever and take the other one. Raises PositionTaken."""
     before, after = seat_of(memory), seat_of(moved)
     if before == after:
