@@ -135,9 +135,9 @@ class Meaning:
     async def of_documents(
         self, texts: Sequence[str], work: Callable[[], T], more: int = 0
     ) -> tuple[T, list[Embedded | None]]:
-        """What `work` gives, which finds the words of these texts and of `more` characters, and meanwhile what
-        the model makes of each text; None for one that can't be embedded in time: its vectors follow through
-        the outbox. When `work` raises, nobody waits for the model."""
+        """What `work` gives, which finds the words of these texts and of `more` characters, and what the
+        model makes of each text meanwhile; None for one that can't be embedded in time: its vectors follow
+        through the outbox. When `work` raises, nobody waits for the model."""
         fingerprint = self.fingerprint()
         submit = self.embedder.embed_document
         futures = [] if fingerprint is None else [asyncio.wrap_future(submit(text)) for text in texts]

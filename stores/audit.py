@@ -91,15 +91,15 @@ def take_up(connection: Connection) -> Head:
     kept = kept_head(connection)
     last = connection.execute(select(chain.c.seq, chain.c.hash).order_by(chain.c.seq.desc()).limit(1)).first()
     if kept is None and last is None:
-        return append_stored(connection, Head())
+        return append_stored(connection)
     head = kept or Head(*last)  # type: ignore[misc]
     return replace(head, known=last_seq(connection))
 
 
-def append_stored(connection: Connection, head: Head) -> Head:
-    """Chain all events of ours after the head, read from their table in parts. Returns the new head."""
-    following = select_events().limit(_BATCH)
-    while rows := list(read_events(connection, following.where(events.c.seq > max(head.seq, head.known)))):
+def append_stored(connection: Connection) -> Head:
+    """Chain all events that there are, read from their table in parts. Returns the head."""
+    head, following = Head(), select_events().limit(_BATCH)
+    while rows := list(read_events(connection, following.where(events.c.seq > head.seq))):
         head = append(connection, head, rows)
     return head
 

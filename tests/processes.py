@@ -32,6 +32,12 @@ def stdio(data: Path, **more: str) -> StdioServerParameters:
     )
 
 
+def logged(directory: Path, *arguments: str) -> warm.Process:
+    """A process of ours over this directory; what it prints goes into `server.log` beside that."""
+    with (directory.parent / "server.log").open("ab") as log:
+        return warm.start(*arguments, env=environment(), stdout=log.fileno(), stderr=log.fileno())
+
+
 @contextmanager
 def serving_process(data: Path) -> Iterator[Owner]:
     """`brain serve` on a free port, stopped by SIGTERM, which it must survive with exit code 0."""

@@ -9,16 +9,15 @@ from mcp import Client
 
 from service.mcp_tools import TOOLSETS
 from service.operations import BY_NAME
-from tests.historic import Door, over_http
+from tests.historic import Door, history_server, over_http
 from tests.keyed import Clock, keyed_server
 from tests.processes import stdio
-from tests.serving import Server, eventually, fresh, server, succeeded
+from tests.serving import Server, fresh, server, succeeded
 
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with server(tmp_path_factory.mktemp("context"), mcp={"toolsets": list(TOOLSETS)}) as running:
-        eventually(lambda: running.brain.meaning.fingerprint() is not None)
+    with history_server(tmp_path_factory.mktemp("context")) as running:
         yield running
 
 

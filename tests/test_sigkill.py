@@ -21,7 +21,7 @@ from stores.lock import DataDirectoryLock, Owner
 from tests import warm
 from tests.equivalence import check
 from tests.hash_encoder import HashEncoder
-from tests.processes import environment
+from tests.processes import logged
 from tests.state.brains import drained, model_ready
 from tests.test_vdb import wait_until_gone
 
@@ -90,13 +90,7 @@ async def send(http: httpx.AsyncClient, sent: Sent, record: Record) -> None:
 @asynccontextmanager
 async def running(directory: Path) -> AsyncIterator[tuple[warm.Process, str]]:
     """A real server over this directory, and where it listens; killed at the end."""
-    with (directory.parent / "server.log").open("ab") as log:
-        process = warm.start(
-            *("tests.kill_server", str(directory)),
-            env=environment(),
-            stdout=log.fileno(),
-            stderr=log.fileno(),
-        )
+    process = logged(directory, "tests.kill_server", str(directory))
     try:
         yield process, (await card(directory, process)).url
     finally:

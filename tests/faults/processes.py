@@ -10,7 +10,7 @@ import httpx
 
 from stores.lock import DataDirectoryLock, Owner
 from tests import warm
-from tests.processes import environment
+from tests.processes import logged
 from tests.serving import Api, eventually
 from tests.test_vdb import wait_until_gone
 
@@ -75,13 +75,7 @@ def victim(data: Path, *options: str) -> Iterator[Victim]:
     """A running server over this directory; killed at the end if it still runs."""
     control = data.parent / f"{data.name}-control"
     control.mkdir(exist_ok=True)
-    with (data.parent / "server.log").open("ab") as log:
-        process = warm.start(
-            *("tests.faults.fault_server", str(data), str(control), *options),
-            env=environment(),
-            stdout=log.fileno(),
-            stderr=log.fileno(),
-        )
+    process = logged(data, "tests.faults.fault_server", str(data), str(control), *options)
     try:
         owner = listening(data, process)
         with httpx.Client(base_url=owner.url, timeout=PATIENCE_S, trust_env=False) as http:
