@@ -164,6 +164,7 @@ async def serving(
                 log_config=None,
                 access_log=False,
                 server_header=False,
+                proxy_headers=False,  # `Callers` reads those that it needs
                 timeout_keep_alive=settings.server.keep_alive_s,
                 timeout_graceful_shutdown=settings.server.shutdown_s,
             )

@@ -27,6 +27,7 @@ ALL_RIGHTS = frozenset(RIGHTS)
 PRODUCT = "default"
 AGENT = "default"
 
+_OF_PROXIES = (b"forwarded", b"x-forwarded-for", b"via")
 _NAME = re.compile(rb"[\x20-\x7e]{1,128}")
 
 SEEN = 4_096  # how many combinations of key, agent and user are remembered
@@ -62,7 +63,7 @@ class Callers:
         caller = self._seen_before(headers, now, request_id)
         if caller is None:
             authorization = headers.get(b"authorization")
-            if authorization is not None and self._is_owner(authorization, request):
+            if authorization is not None and self._is_owner(authorization, request, headers):
                 return _owner(headers, request_id)
             caller = self._newcomer(path, authorization, headers, now, request_id)
         if path.startswith(INTERNAL):
@@ -89,8 +90,8 @@ class Callers:
             return None
         return found[1].again(request_id)
 
-    def _is_owner(self, authorization: bytes, request: Mapping[str, Any]) -> bool:
-        return secrets.compare_digest(_bearer(authorization), self._token) and _is_local(request)
+    def _is_owner(self, authorization: bytes, request: Mapping[str, Any], headers: Headers) -> bool:
+        return secrets.compare_digest(_bearer(authorization), self._token) and _is_local(request, headers)
 
     def _newcomer(
         self, path: str, authorization: bytes | None, headers: Headers, now: int, request_id: str
@@ -162,8 +163,11 @@ def _bearer(authorization: bytes) -> bytes:
     return credential.strip()
 
 
-def _is_local(request: Mapping[str, Any]) -> bool:
-    """Whether the request came from this machine: the token never counts for others."""
+def _is_local(request: Mapping[str, Any], headers: Headers) -> bool:
+    """Whether the request came from this machine, and not through a proxy on it: the token never counts for
+    others."""
+    if any(name in headers for name in _OF_PROXIES):
+        return False
     client, server = request.get("client") or ("",), request.get("server") or ("",)
     return client[0] in LOOPBACK or (client[0] != "" and client[0] == server[0])
 

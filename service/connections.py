@@ -1,4 +1,8 @@
-"""uvicorn's HTTP/1.1 connections, with a bound on what a request may send before its body."""
+"""uvicorn's HTTP/1.1 connections: a bound on what a request may send before its body, and one system call for
+a response's head and body."""
+
+import asyncio
+from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -18,6 +22,10 @@ class Connection(HttpToolsProtocol):
     _in_head = False
     _head = 0
 
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.transport = _Joined(transport, self.loop)  # type: ignore[assignment]
+
     def on_message_begin(self) -> None:
         self._in_head, self._head = True, 0
         super().on_message_begin()
@@ -34,3 +42,34 @@ class Connection(HttpToolsProtocol):
             if self._head > MAX_HEAD:
                 self.transport.write(_REFUSAL)
                 self.transport.close()
+
+
+class _Joined:
+    """A transport that sends two writes as one, when the second comes before the loop turns. uvicorn writes a
+    response's head and its body apart, and a write to a socket costs as much as half of a read by id."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop):
+        self._transport = transport
+        self._loop = loop
+        self._held = b""
+        self.is_closing = transport.is_closing
+
+    def write(self, data: bytes) -> None:
+        if self._held:
+            data, self._held = self._held + data, b""
+            self._transport.write(data)
+        else:
+            self._held = data
+            self._loop.call_soon(self._flush)
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        if self._held:
+            held, self._held = self._held, b""
+            self._transport.write(held)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)  # what else a transport can, which nobody calls often

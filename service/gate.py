@@ -48,29 +48,34 @@ class Gate:
         request_id = given.decode() if given and _REQUEST_ID.fullmatch(given) else next(self._new_ids)
         state = scope.setdefault("state", {})
         state["headers"] = headers
-        named = b"x-request-id", request_id.encode()
+        status = 500
+        try:
+            response = await self._response(scope, receive, headers, request_id)
+            if response is None:
+                status = await self._routed(scope, receive, send, request_id)
+            else:
+                response.raw_headers.append((b"x-request-id", request_id.encode()))
+                status = response.status_code
+                await response(scope, receive, send)
+        finally:
+            self._metrics.count(state.get("operation", "other"), status, time.perf_counter() - started)
+
+    async def _routed(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> int:
+        """Let the router find who answers: the status of the answer."""
         status = 500
 
         async def send_named(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"].append(named)
+                message["headers"].append((b"x-request-id", request_id.encode()))
                 if status in _OF_THE_SDK and scope["path"] == "/mcp":
-                    origin = Origin.of(state["caller"])
+                    origin = Origin.of(scope["state"]["caller"])
                     await self._refusals.record(origin, DOOR, _OF_THE_SDK[status], request_id)
             await send(message)
 
-        try:
-            response = await self._response(scope, receive, headers, request_id)
-            if response is None:
-                await self._app(scope, receive, send_named)
-            else:
-                response.raw_headers.append(named)
-                status = response.status_code
-                await response(scope, receive, send)
-        finally:
-            self._metrics.count(state.get("operation", "other"), status, time.perf_counter() - started)
+        await self._app(scope, receive, send_named)
+        return status
 
     async def _response(
         self, scope: Scope, receive: Receive, headers: Headers, request_id: str

@@ -1,4 +1,4 @@
-"""What comes before a request's body is bounded, on the raw connection."""
+"""What comes before a body, on the raw connection: bounded in a request, and never kept back in an answer."""
 
 import json
 import socket
@@ -56,3 +56,17 @@ def test_a_long_head_and_long_bodies_behind_each_other_are_taken(api: Api) -> No
     stream = request * 6 + BEGIN + b"Connection: close\r\n\r\n"
     answer = talk(api, [stream[start : start + 9_999] for start in range(0, len(stream), 9_999)])
     assert answer.count(b"HTTP/1.1 20") == 7, answer
+
+
+def test_a_head_that_no_body_follows_is_sent_at_once(api: Api) -> None:
+    url = api.http.base_url
+    body = b'{"content": "A text that waits to be asked for."}'
+    head = b"POST /brain/memory HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Brain-Agent: %s\r\nExpect: 100-continue\r\n"
+    waiting = head % str(api.agent).encode() + b"Content-Length: %d\r\n\r\n" % len(body)
+    with socket.create_connection((url.host, url.port or 0), timeout=30) as connection:
+        connection.sendall(BEGIN.replace(b"GET", b"HEAD") + b"\r\n")
+        assert connection.recv(65_536).endswith(b"\r\n\r\n")
+        connection.sendall(waiting)
+        assert connection.recv(65_536) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        connection.sendall(body)
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 201 ")
