@@ -26,12 +26,14 @@ from models.embedding import (
     Floats,
     normalise,
 )
+from models.priority import give_way
 from models.token_codes import Embedded, TokenCodes, pack
 
 RUN_PIECES = 128  # at about 0.25 ms each on one core, or 0.5 with two models; a longer chunk runs alone
 PIECE_LETTERS = 8  # at the most; what one model takes for a single long word is many pieces to another
 TEXT_CHUNKS = 4  # what one text gives to a round
 ROUND_CHUNKS = 32  # after so many, what was queued meanwhile is looked at; fewer leave more runs half full
+NICE = 5  # a thread that embeds takes a third of a core from one that answers, when there are no more cores
 QUERY_CHUNKS = 2  # a query is a question: of more than 370 pieces only the first count
 
 
@@ -192,6 +194,7 @@ class Embedder:
         return job.future
 
     def _work(self) -> None:
+        give_way(NICE)
         while self._wait_until(lambda: self.state == "loading" or self.encoder not in (None, self._serving)):
             with _on_error(self._loading_failed):
                 encoder = self.encoder or self._load()

@@ -166,7 +166,7 @@ class NotConsolidated(ConflictState):
 
 class ImmutableLayer(BrainError):
     status, code, title = 409, "immutable_layer", "What was said can't be changed"
-    hint = "Keep the l1_raw memory and add a new one that corrects it, with source_raw_memory_id."
+    hint = "Keep the l1_raw memory and add one that corrects it; with `supersedes` where it takes its place."
 
 
 class LowerAuthority(BrainError):

@@ -21,7 +21,7 @@ OPERATIONS: tuple[Operation[Any], ...] = (
             "instead when one new memory replaces several. New text makes a new memory with a new id that "
             "supersedes this one, which stays readable as history; the other fields change in place. What "
             "you leave out is kept. `version_conflict` means that somebody changed it first: read it "
-            "again and decide anew. What was said (l1_raw) keeps its text: `immutable_layer`."
+            "again and decide anew. What was said (l1_raw) keeps its text (`immutable_layer`): supersede it."
         ),
         input=change_requests.UpdateMemory,
         output=change_answers.UpdateAnswer,

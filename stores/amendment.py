@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Literal
 
 from models.draft import Draft
-from models.errors import ConflictState, ImmutableLayer, invalid
+from models.errors import ConflictState, invalid
 from models.layers import Status
 from models.memory import Memory, State
 from models.quarantine import status_with
@@ -23,8 +23,8 @@ RESTORABLE = frozenset({"archived", "negated", "forgotten"})
 def supersede(act: Act, transaction: Transaction, draft: Draft) -> Stored:
     """Store a draft against the memories that its state says it supersedes, and those whose facts it denies.
     Where the rule lets it, it is the new head of their chains; else it is filed as history, or a conflict is
-    opened. Raises MemoryNotFound, ConflictState, LowerAuthority, ImmutableLayer or InvalidArgument; then
-    nothing is written."""
+    opened. Raises MemoryNotFound, ConflictState, LowerAuthority or InvalidArgument; then nothing is
+    written."""
     olds = [act.find(transaction, memory_id) for memory_id in draft.memory.state.supersedes]
     for index, old in enumerate(olds):
         _check_replaceable(old, draft.memory, f"supersedes[{index}]")
@@ -44,8 +44,6 @@ def supersede(act: Act, transaction: Transaction, draft: Draft) -> Stored:
 def _check_replaceable(old: Memory, new: Memory, field: str) -> None:
     if old.partition != new.partition:
         raise invalid(field, "is another user's; write as that user to replace it")
-    if old.layer == "l1_raw":
-        raise ImmutableLayer(f"{field}: {old.memory_id} is l1_raw, what was said.")
     if old.state.superseded_by:
         head = ", ".join(old.state.superseded_by)
         raise ConflictState(f"{field}: {old.memory_id} was superseded by {head}; supersede that one.")

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
 
 import numpy as np
 
+from models.priority import give_way
 from stores import malloc
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ T = TypeVar("T")
 
 ROWS_PER_CALL = 5_000  # Chroma refuses more than 5,461 rows in one call
 PAGE = 1_000  # rows read at once by `rows`: Chroma sends each row's whole record along
+NICE = 10  # nobody waits for a memory to reach Chroma
 LOCK_WAIT_S = 5.0
 _LOCK_POLL_S = 0.02
 _COLLECTION = "memories"
@@ -146,6 +148,7 @@ def initialize(root: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; our parent ends us
     os.environ["ANONYMIZED_TELEMETRY"] = "False"
     malloc.wipe()
+    give_way(NICE)
     import chromadb  # noqa: F401  (0.7 s: paid at the start and not by the first call)
 
     shards = _Shards(Path(root))

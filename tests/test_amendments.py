@@ -193,11 +193,18 @@ def test_an_add_may_replace_too_and_a_batch_answers_for_each(api: Api) -> None:
     assert results[0]["superseded"] == [old]
 
 
-def test_another_frame_another_user_and_what_was_said_are_not_replaced(api: Api) -> None:
+def test_what_was_said_is_superseded_by_what_was_said_later_and_keeps_its_text(api: Api) -> None:
+    said = add(api, "I eat everything.", kind="message", actor="Noor")
+    later = add(api, "I eat no meat again.", kind="message", actor="Noor", supersedes=[said])
+    old = api.memory(said)
+    assert (old["layer"], old["content"]) == ("l1_raw", "I eat everything.")
+    assert (old["status"], old["superseded_by"]) == ("superseded", [later])
+    assert contents(api, "what does Noor eat") == ["I eat no meat again."]
+
+
+def test_another_frame_and_another_user_are_not_replaced(api: Api) -> None:
     framed = add(api, "Holds for A.", frame="a")
     refused(supersede(api, "New.", framed), 409, "conflict_state")
-    said = add(api, "Verbatim.", layer="l1_raw")
-    refused(supersede(api, "New.", said), 409, "immutable_layer")
     theirs = add(api.of(user="bob"), "Bob's.")
     refused(supersede(api, "New.", theirs), 422, "invalid_argument", "supersedes[0]")
     refused(supersede(api.of(user="eve"), "New.", theirs), 404, "memory_not_found")

@@ -174,7 +174,7 @@ async def test_a_refusal_by_mcp_is_an_entry_too(keyed: Keyed) -> None:
 
 def test_each_refused_item_of_a_batch_is_an_entry_once(keyed: Keyed) -> None:
     api = admin(keyed, fresh("product"), authority="team")
-    old = add(api, "Said.", layer="l1_raw")
+    old = add(api, "Said.", frame="elsewhere")
     items = [
         {"content": "Good."},
         {"content": "Over.", "source_authority": "policy"},
@@ -185,7 +185,7 @@ def test_each_refused_item_of_a_batch_is_an_entry_once(keyed: Keyed) -> None:
         answer = api.batch(items, idempotency_key="k")
         assert [result["status"] for result in answer["results"]][1:] == [403, 409, 422]
     assert told(log(api, refused=True)) == [
-        ("brain_memory_add", old, "immutable_layer"),
+        ("brain_memory_add", old, "conflict_state"),
         ("brain_memory_add", None, "authority_not_allowed"),
     ]
     refused(

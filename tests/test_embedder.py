@@ -1,6 +1,8 @@
 """The embed thread, with an encoder that goes on only when the test says so."""
 
+import os
 import queue
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
@@ -297,6 +299,23 @@ def test_a_failed_load_fails_what_waits_and_what_comes_until_a_reload() -> None:
     embedder.reload()
     assert embedder.embed_query("again").result(TIMEOUT).vector.shape == (64,)
     assert (embedder.state, embedder.error) == ("ready", None)
+    embedder.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere threads have no priority of their own")
+def test_who_embeds_gives_way_to_who_answers() -> None:
+    def priority() -> int:
+        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+    priorities: queue.SimpleQueue[int] = queue.SimpleQueue()
+
+    def load() -> Encoder:
+        priorities.put(priority())
+        return HashEncoder()
+
+    embedder = Embedder(load)
+    embedder.start()
+    assert priorities.get(timeout=30) > priority()
     embedder.close()
 
 

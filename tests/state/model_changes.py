@@ -76,8 +76,6 @@ class ChangingModel(Model):
         for old in olds:
             if old.partition != new.partition:
                 return INVALID_ARGUMENT
-            if old.layer == "l1_raw":
-                return Refusal(409, "immutable_layer")
             if old.superseded_by or old.status != "active" or old.frame != new.frame:
                 return CONFLICT
         higher = [old for old in olds if rank(old.authority) > rank(new.authority)]
