@@ -1,6 +1,7 @@
 """The shape of the code: who imports whom, what happens at import, and how long things are."""
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -107,6 +108,16 @@ def test_importing_the_models_loads_no_store() -> None:
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts threads as Linux shows them")
+def test_linear_algebra_keeps_no_second_core_busy() -> None:
+    script = "import os, service.app; print(len(os.listdir('/proc/self/task')))"
+    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True, env=environment
+    )
+    assert done.stdout.strip() == "1"
 
 
 def catching_all(tree: ast.Module) -> Iterator[ast.ExceptHandler]:
