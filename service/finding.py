@@ -21,6 +21,7 @@ from service.trust import RECIPES, Recipe
 from service.walk import MAX_VISITS, Walk
 from stores.changes import Edge
 from stores.graph import MemoryGraph
+from stores.resident import ResidentPartition
 
 MAX_CHAIN = 200  # versions behind a head that are named
 STEP = 0.5  # what a linked memory takes of the score for each link that it is away
@@ -57,7 +58,7 @@ async def find(brain: Brain, at: Moment, request: SearchMemories, recipe: Recipe
     if request.include_history:
         wanted: list[Status] = list(dict.fromkeys((*request.statuses, "superseded")))
         request = request.model_copy(update={"statuses": wanted})
-    partitions = await at.partitions()
+    partitions = await _reached(brain, at, request.query)
     actors = sorted({actor for partition in partitions for actor in partition.actors})
     plan = recall.Plan.of(request, actors, brain.weights, recipe or RECIPES[request.ranking], at.now)
     meaning = await brain.meaning.of_query(plan.bare)
@@ -74,6 +75,17 @@ async def find(brain: Brain, at: Moment, request: SearchMemories, recipe: Recipe
     elif result.waiting:
         degraded = f"{result.waiting} memories are not embedded yet and were looked at by words only"
     return Finding(request, result, degraded)
+
+
+async def _reached(brain: Brain, at: Moment, query: str) -> Sequence[ResidentPartition]:
+    """What is reached. While it has to be loaded the query is embedded: what is remembered of it is what is
+    asked for next, unless it names a speaker."""
+    loading = asyncio.create_task(at.partitions())
+    loaded, _ = await asyncio.wait({loading}, timeout=0)
+    if loaded:
+        return loading.result()
+    partitions, _ = await asyncio.gather(loading, brain.meaning.of_query(query))
+    return partitions
 
 
 async def hits(brain: Brain, at: Moment, found: Finding) -> list[Hit]:
