@@ -54,6 +54,11 @@ class Weights:
     floor: float = 0.08
     version: str = VERSION
 
+    @property
+    def looks_again(self) -> bool:
+        """Whether late interaction counts anywhere."""
+        return any(group["late"] for group in (self.message, self.plain, self.multilingual))
+
     def others(self, multilingual: bool) -> Mapping[str, float]:
         """Of what is no message, by what the vectors read."""
         return self.multilingual if multilingual else self.plain

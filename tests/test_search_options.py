@@ -2,6 +2,7 @@
 all stood at an earlier time."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -316,3 +317,11 @@ def test_a_search_of_the_past_leaves_the_present_as_it_is(api: Api, served: Serv
 def test_an_option_out_of_its_bounds_is_refused(api: Api, field: str, bad: Any) -> None:
     answer = api.post("/brain/memory/search", {"query": "heron", field: bad})
     refused(answer, 422, "invalid_argument", field)
+
+
+def test_without_weights_for_late_interaction_nothing_is_looked_at_again(tmp_path: Path) -> None:
+    weights = {"message.late": 0, "plain.late": 0, "multilingual.late": 0}
+    with server(tmp_path, search={"weights": weights}) as plain:
+        plain.api.add("The deploy day is Tuesday.")
+        [hit] = plain.api.search("deploy day", explain=True)["results"]
+        assert "late" not in hit["explain"]["terms"] and hit["explain"]["terms"]["dense"] is not None

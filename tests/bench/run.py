@@ -39,19 +39,17 @@ def group(name: str, *, with_key: bool) -> list[Figure]:
         "rebuild": rebuild.figures,
         "raw": raw.figures,
         "injection": injection.figures,
+        "search": search.figures,
     }
     if name in alone:
         return alone[name]()
     with tempfile.TemporaryDirectory(prefix="brain-bench-") as scratch:
         data = Path(scratch)
         key = create_key(data) if with_key and name == "get" else None
-        budget = "1" if name == "search" else "1024"
-        with running(data, key=key, resident__budget_mb=budget) as service:
+        with running(data, key=key) as service:
             if name == "get":
                 return get.figures(service, key)
-            if name == "recall":
-                return recall.figures(service)
-            return add.figures(service) if name == "add" else search.figures(service, data)
+            return recall.figures(service) if name == "recall" else add.figures(service)
 
 
 def main() -> int:
