@@ -87,7 +87,8 @@ class Order:
 def first_stage(e: Evidence, weights: Weights) -> dict[str, Doubles]:
     """The terms whose sum picks the rows for late interaction."""
     z_dense = zscores(e.dense, e.eligible, USUAL["dense"])
-    z_words, z_body = (zscores(of, e.eligible, USUAL["words"]) for of in (e.words, e.body))
+    z_body = zscores(e.body, e.eligible, USUAL["words"])
+    z_words = z_body if e.words is e.body else zscores(e.words, e.eligible, USUAL["words"])
     m, p, chat = weights.first, weights.others(e.multilingual), e.messages
     dense: Doubles = np.where(chat, m["dense"], p["dense"])
     blind = 0.0 if e.multilingual else e.unread

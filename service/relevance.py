@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from service.ranking import Evidence, Floats
+from service.ranking import Evidence, Floats, Mask
 
 UNREAD_COSINE = 0.25  # how much nearer texts seem in a script that the model does not read
 STRANGER = 3.0  # what a chat loses, in logits, when it is asked about somebody whom nobody there names
@@ -60,13 +60,21 @@ def absolute_relevance(e: Evidence, pieces: Floats | None) -> Floats:
     unseen = np.isnan(e.dense)
     fits, strange = (MULTILINGUAL, 0.0) if e.multilingual else (ENGLISH, UNREAD_COSINE * e.unread)
     given = np.where(unseen, 0, e.dense - strange), e.coverage
-    logit = np.where(e.messages, fits.chat.logit(*given), fits.plain.logit(*given))
+    logit = _by_kind(e.messages, fits.chat, fits.plain, *given)
     logit = np.where(unseen, WORDS.logit(*given), logit)
     if pieces is not None:
         looked_at = ~unseen & ~np.isnan(pieces)
         late = np.where(looked_at, pieces, 0)
-        seen = np.where(e.messages, fits.chat_late.logit(*given, late), fits.plain_late.logit(*given, late))
-        logit = np.where(looked_at, seen, logit)
+        logit = np.where(
+            looked_at, _by_kind(e.messages, fits.chat_late, fits.plain_late, *given, late), logit
+        )
     logit = logit - STRANGER * e.stranger * e.messages
     relevance: Floats = np.where(e.identifiers > 0, 1, 1 / (1 + np.exp(-logit))).astype(np.float32)
     return relevance
+
+
+def _by_kind(messages: Mask, chat: Fit, plain: Fit, *given: Floats) -> Any:
+    """(n,) the logits of messages by one fit, and of the rest by the other."""
+    return (
+        np.where(messages, chat.logit(*given), plain.logit(*given)) if messages.any() else plain.logit(*given)
+    )

@@ -55,7 +55,7 @@ def terms(column: Callable[[str], NDArray[Any]], recipe: Recipe, now: int) -> di
     since = np.where(times == NO_TIME, column("created"), times)
     age = np.maximum(0, now - since) / HALF_LIFE_MS
     outside = (column("valid_from") > now) | ((until != NO_TIME) & (until <= now))
-    fresh = recipe.freshness * 0.5**age
+    fresh = recipe.freshness * np.exp2(-age)
     if recipe.stage:
         fresh = np.where(column("consolidated"), recipe.freshness + recipe.stage, fresh)
     # What claims authority or gives orders gets none from its own claim.
