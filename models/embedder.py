@@ -33,8 +33,8 @@ RUN_PIECES = 128  # at about 0.25 ms each on one core, or 0.5 with two models; a
 PIECE_LETTERS = 8  # at the most; what one model takes for a single long word is many pieces to another
 TEXT_CHUNKS = 4  # what one text gives to a round
 ROUND_CHUNKS = 32  # after so many, what was queued meanwhile is looked at; fewer leave more runs half full
-NICE = 5  # a thread that embeds takes a third of a core from one that answers, when there are no more cores
 QUERY_CHUNKS = 2  # a query is a question: of more than 370 pieces only the first count
+NICE = 5  # a thread that embeds takes a third of a core from one that answers, when there are no more cores
 
 
 class CannotEmbed(Exception):

@@ -17,7 +17,7 @@ REASONS: dict[Rule, str] = {
     "later": "the later one stands: its authority is not lower",
     "authority": "a lower authority never replaces a higher one",
     "frame": "they hold in different frames: nothing is replaced across frames",
-    "raw": "one of them is l1_raw: what was said is never replaced",
+    "raw": "one of them is l1_raw: what was said is replaced by name only",
     "partial": "one of them asserts more than the other: to replace it would lose the rest",
     "marked": "somebody marked it",
 }

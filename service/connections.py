@@ -67,7 +67,7 @@ class _Joined:
         self._transport.close()
 
     def _flush(self) -> None:
-        if self._held:
+        if self._held and not self.is_closing():  # the client may have gone meanwhile
             held, self._held = self._held, b""
             self._transport.write(held)
 

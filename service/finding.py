@@ -67,7 +67,7 @@ async def find(brain: Brain, at: Moment, request: SearchMemories, recipe: Recipe
     result = recall.Result((), 0)
     if snapshots:
         # In a thread: a few milliseconds, and it reads word pieces from the ledger.
-        tokens = brain.meaning.stored_tokens if brain.weights.looks_again else None
+        tokens = brain.meaning.stored_tokens
         result = await asyncio.to_thread(recall.search, plan, snapshots, meaning, tokens)
     degraded = None
     if meaning is None:

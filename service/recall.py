@@ -114,7 +114,7 @@ def search(
     terms = ranking.first_stage(evidence, plan.weights)
     fused = _sum(terms)
     pieces = None
-    if query is not None and tokens is not None and len(query.encoding.tokens):
+    if query is not None and tokens is not None and plan.weights.looks_again and len(query.encoding.tokens):
         looked_at = np.zeros(len(eligible), np.bool_)
         looked_at[ranking.pool(fused, eligible, late.POOL)] = True
         pieces, sample = _look_again(plan, corpus, evidence, looked_at, query, tokens)

@@ -75,6 +75,5 @@ def absolute_relevance(e: Evidence, pieces: Floats | None) -> Floats:
 
 def _by_kind(messages: Mask, chat: Fit, plain: Fit, *given: Floats) -> Any:
     """(n,) the logits of messages by one fit, and of the rest by the other."""
-    return (
-        np.where(messages, chat.logit(*given), plain.logit(*given)) if messages.any() else plain.logit(*given)
-    )
+    others = plain.logit(*given)
+    return np.where(messages, chat.logit(*given), others) if messages.any() else others
