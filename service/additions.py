@@ -11,6 +11,7 @@ from models.errors import BrainError, FieldError, InvalidArgument, MemoryForgott
 from models.facts import Fact
 from models.injection import scan_all
 from models.memory import Memory, State
+from models.priority import unhurried
 from models.provenance import Details, MemoryDetails, MessageDetails, Provenance, guarded
 from models.requests import AddBatch, AddMemory, FactGiven
 from models.scope import Caller
@@ -76,7 +77,7 @@ async def add_batch(brain: Brain, caller: Caller, request: AddBatch) -> Reply:
 
 def _check_items(request: AddBatch) -> list[AddMemory | Refused]:
     checked: list[AddMemory | Refused] = []
-    for item in request.items:
+    for item in unhurried(request.items):
         try:
             checked.append(validate(AddMemory, item))
         except InvalidArgument as error:
@@ -95,7 +96,7 @@ async def items_of(brain: Brain, caller: Caller, requests: list[AddMemory]) -> l
     """The requests as drafts, embedded all together."""
 
     def prepare() -> list[tuple[list[Draft], Once | None]]:
-        return [(drafts_of(brain, caller, request), _once_of(request)) for request in requests]
+        return [(drafts_of(brain, caller, request), _once_of(request)) for request in unhurried(requests)]
 
     texts = [text for request in requests for text in _texts(request)]
     prepared, embedded = await brain.meaning.of_documents(texts, prepare)
@@ -133,7 +134,7 @@ def drafts_of(brain: Brain, caller: Caller, request: AddMemory) -> list[Draft]:
             turn.at,
             MessageDetails(role=turn.role),
         )
-        for turn in request.messages
+        for turn in unhurried(request.messages)
     ]
 
 

@@ -17,6 +17,7 @@ from models.errors import (
     invalid,
 )
 from models.memory import Memory, united
+from models.priority import unhurried
 from stores.acts import Act
 from stores.amendment import supersede
 from stores.appraisal import settle
@@ -140,7 +141,7 @@ def store_item(addition: Addition, transaction: Transaction, item: Item) -> Outc
     """Store an item, once however often it comes. Raises what `Addition.store` and `Once` raise."""
 
     def store() -> dict[str, Any]:
-        stored = [addition.store(transaction, draft) for draft in item.drafts]
+        stored = [addition.store(transaction, draft) for draft in unhurried(item.drafts)]
         return Outcome(
             tuple(one.memory_id for one in stored),
             all(one.duplicate for one in stored),
@@ -161,7 +162,7 @@ def store_each(
     """Store items that answer for themselves. One memory is judged before anything of it is written, so
     that only an item of several needs a savepoint."""
     results: list[Outcome | Refused] = []
-    for item in items:
+    for item in unhurried(items):
         if isinstance(item, Refused):
             results.append(item)
             continue

@@ -221,11 +221,7 @@ class Applier:
             await self._failed(tasks, fault)
             return True
 
-        def write(transaction: Transaction) -> None:
-            for task in tasks:
-                outbox.finish(transaction, task, "index")
-
-        await self._write(write)
+        await self._write(lambda transaction: outbox.finish_all(transaction, tasks, "index"))
         full = len(tasks) == (pace := self._paces[tasks[0].shard]).batch
         self._go_on(tasks[0].shard)
         pace.until = 0 if full else self._clock() + self._gather_ms

@@ -92,6 +92,12 @@ def finish(transaction: Transaction, task: Task, name: Name) -> bool:
     return bool(transaction.execute(_FINISH, _names(task, name)).rowcount)
 
 
+def finish_all(transaction: Transaction, tasks: Collection[Task], name: Name) -> None:
+    """Finish a batch, whatever became of its tasks meanwhile."""
+    transaction.flush()
+    transaction.connection.execute(_FINISH, [_names(task, name) for task in tasks])
+
+
 def fail(transaction: Transaction, task: Task, name: Name, fault: str) -> None:
     """Count an attempt: try again later, or park it."""
     attempts = task.attempts + 1
