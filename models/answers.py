@@ -222,11 +222,11 @@ class BatchAnswer(Timed):
 
 @_closed
 class Explanation(TypedDict):
-    """Every term of a score. `dense` is a cosine, `words` the share of the query's word weight that
-    stands in the memory, `identifier` 1 on an exact hit. `terms` are the parts of `fused`, which orders, in
-    standard deviations: late interaction, words, cues, authority, confidence, … `relevance`, 0..1, is what
-    the row says in itself, `floor` what the best one needed. `weights` names the version and the recipe.
-    `path` are the links by which a memory was reached from a result above it; only where `graph` found it."""
+    """Every term of a score. `dense` is a cosine, `words` the share of the query's word weight that stands in
+    the memory, `identifier` 1 on an exact hit. `terms` are the parts of `fused`, which orders, in standard
+    deviations. `relevance`, 0..1, is what the row says in itself, `floor` what the best one needed. `weights`
+    names the version and the recipe. `path` are the links by which `graph` found a memory from one above.
+    `version` is the earlier version that is nearer to the query than the memory's own text, if one is."""
 
     dense: float | None
     words: float
@@ -237,6 +237,7 @@ class Explanation(TypedDict):
     floor: float
     weights: str
     path: NotRequired[list[LinkFields]]
+    version: NotRequired[str]
 
 
 @_closed

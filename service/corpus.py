@@ -43,13 +43,14 @@ class FilteredSearch(SearchMemories):
 @dataclass(frozen=True, slots=True, eq=False)
 class Corpus:
     """Snapshots end to end, so that one set of statistics covers all that the caller reaches. `previous`,
-    `sessions` and `speakers` (n,) are numbers in the whole; -1 for none."""
+    `newer`, `sessions` and `speakers` (n,) are numbers in the whole; -1 for none."""
 
     snapshots: Sequence[Snapshot]
     starts: tuple[int, ...]
     rows: Sequence[Memory]
     lengths: Floats
     previous: Rows
+    newer: Rows
     sessions: Rows
     session_count: int
     speakers: Rows
@@ -67,6 +68,7 @@ class Corpus:
                 one.rows,
                 one.lengths,
                 one.previous,
+                one.newer,
                 one.sessions,
                 count,
                 one.speakers,
@@ -82,15 +84,17 @@ class Corpus:
             count += int(snapshot.sessions.max(initial=-1)) + 1
             places = [numbers.setdefault(actor, len(numbers)) for actor in snapshot.actors]
             speakers.append(np.array([*places, -1], np.int64)[snapshot.speakers])
-        previous = [
-            _shifted(snapshot.previous, start) for snapshot, start in zip(snapshots, starts, strict=False)
-        ]
+        previous, newer = (
+            [_shifted(getattr(one, name), start) for one, start in zip(snapshots, starts, strict=False)]
+            for name in ("previous", "newer")
+        )
         return cls(
             snapshots,
             tuple(starts[:-1]),
             JoinedRows([snapshot.rows for snapshot in snapshots]),
             np.concatenate([snapshot.lengths for snapshot in snapshots]),
             np.concatenate(previous),
+            np.concatenate(newer),
             np.concatenate(sessions),
             count,
             np.concatenate(speakers),

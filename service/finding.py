@@ -17,6 +17,7 @@ from service.brain import Brain
 from service.corpus import passes
 from service.fields import link_fields, memory_fields
 from service.moment import Moment
+from service.plan import Plan
 from service.trust import RECIPES, Recipe
 from service.walk import MAX_VISITS, Walk
 from stores.changes import Edge
@@ -60,7 +61,7 @@ async def find(brain: Brain, at: Moment, request: SearchMemories, recipe: Recipe
         request = request.model_copy(update={"statuses": wanted})
     partitions = await _reached(brain, at, request.query)
     actors = sorted({actor for partition in partitions for actor in partition.actors})
-    plan = recall.Plan.of(request, actors, brain.weights, recipe or RECIPES[request.ranking], at.now)
+    plan = Plan.of(request, actors, brain.weights, recipe or RECIPES[request.ranking], at.now)
     meaning = await brain.meaning.of_query(plan.bare)
     # Taken after the embedding: what was written meanwhile is found too.
     snapshots = [partition.snapshot(plan.index_terms) for partition in partitions if len(partition)]

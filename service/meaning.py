@@ -12,7 +12,7 @@ from models.embedder import CannotEmbed, Embedder, EmbedderClosed
 from models.embedding import EmbeddingError, Encoder
 from models.errors import StoreUnavailable
 from models.token_codes import Embedded, TokenCodes
-from service.recall import QueryMeaning
+from service.plan import QueryMeaning
 from stores.ledger import Ledger
 from stores.token_cache import TokenCache
 from stores.writer import FINGERPRINT

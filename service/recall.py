@@ -9,79 +9,26 @@ from functools import cache
 import numpy as np
 
 from models.answers import Explanation
-from models.embedder import QueryEncoding
 from models.folding import fold
 from models.layers import KINDS, STATUSES
 from models.memory import Memory
-from models.requests import SearchMemories
 from models.token_codes import TokenCodes, project
 from service import late, lexical, ranking, trust
 from service.corpus import Corpus, Floats, Mask, successors
-from service.question import Asked, named_actors, proper_names, unread, wanted_marks, without_actors
+from service.plan import Plan, QueryMeaning
+from service.question import unread, wanted_marks
 from service.ranking import Evidence, Order
 from service.relevance import absolute_relevance
 from service.strangers import names_stranger, names_unknown_code
-from service.weights import Weights
-from stores.marks import MARKS
+from service.versions import Versions
 from stores.resident import Snapshot
-from stores.words import identifiers, is_code, is_stop, query_terms, stem
+from stores.words import is_code, is_stop, stem
 
 NEAR = 0.3  # the cosine from which a hit is said to be matched by its vector
 _MESSAGE, _ACTIVE = KINDS.index("message"), STATUSES.index("active")
 
 Tokens = Callable[[Sequence[str]], Mapping[str, Sequence[TokenCodes]]]
 """The stored word pieces of some memories, a list of chunks for each id that has any."""
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """A search before it runs: what is asked, of which rows, by which weights. `bare` is the query without
-    the speakers whom it names, `names` what else it writes as names; `now` is epoch ms."""
-
-    request: SearchMemories
-    bare: str
-    actors: tuple[str, ...]
-    names: tuple[str, ...]
-    terms: tuple[str, ...]
-    bare_terms: frozenset[str]
-    identifiers: tuple[str, ...]
-    asked: Asked
-    weights: Weights
-    recipe: trust.Recipe
-    now: int
-
-    @classmethod
-    def of(
-        cls, request: SearchMemories, actors: Sequence[str], weights: Weights, recipe: trust.Recipe, now: int
-    ) -> "Plan":
-        named = tuple(named_actors(request.query, actors))
-        bare = without_actors(request.query, named)
-        return cls(
-            request,
-            bare,
-            named,
-            tuple(proper_names(bare)),
-            query_terms(request.query),
-            frozenset(query_terms(bare)),
-            tuple("=" + name for name in identifiers(request.query)),
-            Asked.of(request.query),
-            weights,
-            recipe,
-            now,
-        )
-
-    @property
-    def index_terms(self) -> tuple[str, ...]:
-        return (*self.terms, *self.identifiers, *("~" + mark for mark in MARKS))
-
-
-@dataclass(frozen=True, slots=True)
-class QueryMeaning:
-    """A query as the model sees it: its encoding, and for each piece where its word begins in the text."""
-
-    encoding: QueryEncoding
-    starts: Sequence[int]
-    multilingual: bool = False  # whether its vector, if not its pieces, is of other languages too
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +57,16 @@ def search(
     candidates = int(eligible.sum())
     if not candidates or names_unknown_code(corpus, eligible, plan.terms, plan.identifiers):
         return Result((), candidates)
-    evidence = _evidence(plan, corpus, eligible, query)
+    versions = Versions.of(corpus, plan.request, eligible)
+    evidence = _evidence(plan, corpus, eligible, query, versions)
+    versions = versions.nearest(evidence.dense)
     terms = ranking.first_stage(evidence, plan.weights)
     fused = _sum(terms)
     pieces = None
     if query is not None and tokens is not None and plan.weights.looks_again and len(query.encoding.tokens):
         looked_at = np.zeros(len(eligible), np.bool_)
         looked_at[ranking.pool(fused, eligible, late.POOL)] = True
-        pieces, sample = _look_again(plan, corpus, evidence, looked_at, query, tokens)
+        pieces, sample = _look_again(plan, corpus, evidence, looked_at, query, tokens, versions)
         if pieces is not None:
             terms = ranking.last_stage(evidence, plan.weights, pieces, sample)
             fused = ranking.below(_sum(terms), fused, looked_at, eligible)
@@ -144,7 +93,8 @@ def search(
         cache(lambda row: _same(corpus.rows[row])),
         lambda row: (current[row], trusted["authority"][row]),
     )
-    hits = tuple(_found(plan, evidence, corpus, order, place) for place in range(len(order.rows)))
+    nearer = {head: old for old, head in zip(versions.olds.tolist(), versions.heads.tolist(), strict=True)}
+    hits = tuple(_found(plan, evidence, corpus, order, place, nearer) for place in range(len(order.rows)))
     return Result(hits, candidates, 0 if query is None else int(np.isnan(evidence.dense[eligible]).sum()))
 
 
@@ -161,11 +111,16 @@ def _sum(terms: Mapping[str, ranking.Doubles]) -> ranking.Doubles:
     return total
 
 
-def _evidence(plan: Plan, corpus: Corpus, eligible: Mask, query: QueryMeaning | None) -> Evidence:
+def _evidence(
+    plan: Plan, corpus: Corpus, eligible: Mask, query: QueryMeaning | None, versions: Versions
+) -> Evidence:
     counts = np.zeros((len(plan.terms), len(eligible)), np.float32)
     for at, term in enumerate(plan.terms):
         counts[at] = corpus.counts(term)
+    versions.raise_heads(counts)
     counts *= eligible
+    dense = corpus.cosines(None if query is None else query.encoding.vector)
+    versions.raise_heads(dense)
     lengths = corpus.lengths * eligible
     in_bare = [term in plan.bare_terms for term in plan.terms]
     own = counts if all(in_bare) else counts[in_bare]
@@ -180,7 +135,7 @@ def _evidence(plan: Plan, corpus: Corpus, eligible: Mask, query: QueryMeaning | 
     return Evidence(
         eligible=eligible,
         messages=messages,
-        dense=corpus.cosines(None if query is None else query.encoding.vector),
+        dense=dense,
         words=lexical.bm25(
             lexical.with_previous(counts, previous), lexical.with_previous(lengths, previous), eligible
         )
@@ -240,12 +195,20 @@ def _said_by(named: Sequence[str], corpus: Corpus) -> Floats:
 
 
 def _look_again(
-    plan: Plan, corpus: Corpus, e: Evidence, looked_at: Mask, query: QueryMeaning, tokens: Tokens
+    plan: Plan,
+    corpus: Corpus,
+    e: Evidence,
+    looked_at: Mask,
+    query: QueryMeaning,
+    tokens: Tokens,
+    versions: Versions,
 ) -> tuple[Floats | None, Mask]:
     """(n,) how well the word pieces of the rows in the pool fit the query's, NaN for others, and the sample
     that says what is usual; None when no row has pieces."""
     sample = late.sample(corpus.all("lots"), e.eligible)
     rows = looked_at | sample
+    versions = versions.of_heads(rows)
+    rows[versions.olds] = True
     rows[e.previous[looked_at & e.answers]] = True  # what they answer
     at = np.flatnonzero(rows).tolist()
     ids = [corpus.rows[row].memory_id for row in at]
@@ -255,6 +218,7 @@ def _look_again(
     asked = late.QueryTokens(project(query.encoding.tokens), _piece_weights(plan, corpus, e, query))
     scores = np.full(len(e.eligible), np.nan, np.float32)
     scores[at] = late.best_chunks(asked, [found.get(id, ()) for id in ids], e.messages[at])
+    versions.raise_heads(scores)
     return scores, sample
 
 
@@ -278,7 +242,10 @@ def _piece_weights(plan: Plan, corpus: Corpus, e: Evidence, query: QueryMeaning)
     return np.array([weight(word) for word in owners], np.float32)
 
 
-def _found(plan: Plan, e: Evidence, corpus: Corpus, order: Order, place: int) -> Found:
+def _found(
+    plan: Plan, e: Evidence, corpus: Corpus, order: Order, place: int, nearer: Mapping[int, int]
+) -> Found:
+    """`nearer` has the nearest earlier version of each row that has any."""
     row = int(order.rows[place])
     dense = float(e.dense[row])
     matched = {
@@ -296,5 +263,7 @@ def _found(plan: Plan, e: Evidence, corpus: Corpus, order: Order, place: int) ->
         "floor": round(order.floor, 6),
         "weights": f"{plan.weights.version}:{plan.recipe.name}",
     }
+    if (old := nearer.get(row)) is not None and e.dense[old] == e.dense[row]:
+        explanation["version"] = corpus.rows[old].memory_id
     by = tuple(name for name, yes in matched.items() if yes) or ("vector",)
     return Found(corpus.rows[row], round(float(order.scores[place]), 6), by, explanation)

@@ -56,6 +56,7 @@ class Columns:
             "created": array("q", column("gmt_created")),
             "lots": array("q", [_lot(id) for id in column("memory_id")]),
             "previous": array("q", [NO_ROW]) * len(records),
+            "newer": array("q", [NO_ROW]) * len(records),
         }
         self._view: dict[str, NDArray[Any]] | None = None  # of `_held`, until that changes
 
@@ -72,6 +73,7 @@ class Columns:
             "created": memory.gmt_created,
             "lots": _lot(memory.memory_id),
             "previous": NO_ROW,
+            "newer": NO_ROW,
         } | {name: of(memory.state) for name, of in _OF_STATE.items()}
         for name, value in values.items():
             self._held[name].append(value)

@@ -29,7 +29,8 @@ class Snapshot:
     """A partition as a search sees it. n rows, m vectors.
 
     `vectors` (m, dimensions) float32 with `owners` (m,) int64, the row of each; `lengths` (n,) float32
-    words; `previous` (n,) int64, the row of the turn before a message or -1; codes (n,) uint8 are places in
+    words; `previous` (n,) int64, the row of the turn before a message or -1, and `newer` of what replaced
+    a memory; codes (n,) uint8 are places in
     STATUSES, LAYERS, KINDS and AUTHORITIES; `sessions` and `speakers` (n,) int64 are numbers of the session
     and places in `actors`, -1 for none; `times`, `created`, `valid_from` and `valid_until` (n,) int64 epoch
     ms, NO_TIME for none, and so `reviews`, when each is due for review; `sensitive`, `pinned` and
@@ -43,6 +44,7 @@ class Snapshot:
     owners: NDArray[np.int64]
     lengths: NDArray[np.float32]
     previous: NDArray[np.int64]
+    newer: NDArray[np.int64]
     statuses: NDArray[np.uint8]
     layers: NDArray[np.uint8]
     kinds: NDArray[np.uint8]
@@ -115,6 +117,8 @@ class ResidentPartition:
         for before, after in self.graph.fill(ids, column("session_key"), column("session_position")):
             if kinds[self._row_of[after]] == "message":
                 self._follow(self._row_of[after], before)
+        for row, state in enumerate(column("state")):
+            self._note_newer(row, state)
         self._conflicts: dict[str, frozenset[str]] = {}  # never changed in place: snapshots have it
         for edge in stored.edges:
             self._link(edge)
@@ -161,6 +165,7 @@ class ResidentPartition:
                 return False  # its place among the turns, or its time, was set anew
             self._rows.replace(row, memory)
             self._columns.put_state(row, memory.state)
+            self._note_newer(row, memory.state)
         if change.vectors is not None and row not in self._with_vectors:
             self._matrix.append(row, change.vectors)
             self._with_vectors.add(row)
@@ -216,11 +221,24 @@ class ResidentPartition:
             self._follow(row, before)
         if after and self._rows[self._row_of[after]].kind == "message":
             self._follow(self._row_of[after], memory.memory_id)
+        self._note_newer(row, memory.state)
+        self._note_older(memory)
         return row
 
     def _follow(self, row: int, before: str | None) -> None:
         """Note which turn comes before a message."""
         self._columns.put(row, "previous", self._row_of[before] if before else NO_ROW)
+
+    def _note_newer(self, row: int, state: State) -> None:
+        """Note what replaced a memory, if that is here: it may come later, and be forgotten again."""
+        for newer in state.superseded_by:  # one at the most
+            self._columns.put(row, "newer", self._row_of.get(newer, NO_ROW))
+
+    def _note_older(self, memory: Memory) -> None:
+        """Note anew what replaced those that a memory replaced, which has come or gone."""
+        for older in memory.state.supersedes:
+            if (row := self._row_of.get(older)) is not None:
+                self._note_newer(row, self._rows[row].state)
 
     def _drop(self, row: int) -> None:
         """Empty a row. Its number stays taken; a code that no filter can ask for keeps it out."""
@@ -236,6 +254,7 @@ class ResidentPartition:
                 del self.actors[memory.actor]
         self.graph.drop(memory)
         del self._row_of[memory.memory_id]
+        self._note_older(memory)
 
 
 def _context(memory: Memory) -> tuple[str | None, int | None, int | None]:

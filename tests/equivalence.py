@@ -93,10 +93,11 @@ def _described(
     described = {}
     for row, memory in enumerate(snapshot.rows):
         if memory.memory_id in alive:
-            previous = int(snapshot.previous[row])
+            previous, newer = int(snapshot.previous[row]), int(snapshot.newer[row])
             described[memory.memory_id] = (
                 memory,
                 snapshot.rows[previous].memory_id if previous >= 0 else None,
+                snapshot.rows[newer].memory_id if newer >= 0 else None,
                 words.get(row, {}),
                 chunks.get(row, []),
                 float(snapshot.lengths[row]),

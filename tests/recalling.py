@@ -16,7 +16,8 @@ from models.requests import SearchMemories
 from models.scope import Partition
 from models.token_codes import TokenCodes, pack
 from service import recall
-from service.recall import Plan, QueryMeaning, Result
+from service.plan import Plan, QueryMeaning
+from service.recall import Result
 from service.trust import RECIPES
 from service.weights import Weights
 from stores.loading import StoredPartition

@@ -7,8 +7,9 @@ import pytest
 
 from models.embedding import Encoder
 from models.requests import SearchMemories
+from service.plan import Plan
 from service.question import without_actors
-from service.recall import Found, Plan, Result
+from service.recall import Found, Result
 from service.recall import search as run
 from service.trust import RECIPES
 from tests.recalling import EVERYTHING, HASH, NOW, Held, hold, meaning_of, memory, search, texts

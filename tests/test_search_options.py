@@ -124,6 +124,46 @@ def test_history_stands_beneath_its_head(api: Api, clock: Clock) -> None:
     assert {hit["status"] for hit in archived} == {"superseded"}, "history is found besides what is asked for"
 
 
+def replaced(api: Api, clock: Clock, **new: Any) -> tuple[str, str]:
+    """A memory and the other words that replaced it, among others."""
+    old = add(api, "Ann keeps the key of the garden gate.")
+    add(api, "The harbour is cold in winter.")
+    clock.ms += 1
+    body = {"content": "Ask Bob instead.", "supersedes": [old]} | new
+    return old, succeeded(api.post("/brain/memory/supersede", body))["memory"]["memory_id"]
+
+
+ASKED = "who keeps the key of the garden gate"
+
+
+def test_the_words_of_an_earlier_version_find_what_replaced_it(api: Api, clock: Clock) -> None:
+    old, new = replaced(api, clock)
+    [best, *others] = search(api, ASKED, explain=True)
+    assert (best["memory_id"], best["chain"], best["explain"]["version"]) == (new, [old], old)
+    assert best["explain"]["words"] > 0.5 and "words" in best["matched_by"]
+    assert not any("version" in hit["explain"] for hit in others)
+    assert "version" not in search(api, "ask Bob", explain=True)[0]["explain"], "its own text is nearer"
+    last = update(api, new, "Nobody knows.")
+    assert search(api, ASKED)[0]["memory_id"] == last, "through all of a chain"
+    history = [hit["memory_id"] for hit in search(api, ASKED, include_history=True)]
+    assert history[0] == last and {old, new} <= set(history)
+
+
+def test_an_earlier_version_that_the_filters_leave_out_finds_nothing(api: Api, clock: Clock) -> None:
+    _, new = replaced(api, clock, tags=["keys"])
+    assert search(api, ASKED)[0]["memory_id"] == new
+    assert new not in {hit["memory_id"] for hit in search(api, ASKED, tags=["keys"])}
+
+
+def test_a_forgotten_version_finds_nothing_any_more(api: Api, clock: Clock) -> None:
+    old, new = replaced(api, clock)
+    succeeded(api.request("DELETE", f"/brain/memory/{old}"))
+    for hit in search(api, ASKED, explain=True):
+        assert hit["explain"]["words"] == 0 and "version" not in hit["explain"]
+    succeeded(api.request("POST", f"/brain/memory/{old}/restore"))
+    assert search(api, ASKED)[0]["memory_id"] == new
+
+
 # Neighbours
 
 

@@ -102,7 +102,7 @@ def _json(value: Any) -> str:
 
 def _meaning(field: Schema) -> str:
     """The description, then the bounds."""
-    words = field.get("description", "")
+    words = " ".join(field.get("description", "").split())  # a row of a table is one line
     limits = [phrase[0].upper() + phrase[1:] + "." for phrase in bounds(field)]
     return " ".join([words.removesuffix(".") + "."] * bool(words) + limits)
 

@@ -1,0 +1,63 @@
+"""A search before it runs: what is asked, worked out once."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from models.embedder import QueryEncoding
+from models.requests import SearchMemories
+from service import trust
+from service.question import Asked, named_actors, proper_names, without_actors
+from service.weights import Weights
+from stores.marks import MARKS
+from stores.words import identifiers, query_terms
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A search before it runs: what is asked, of which rows, by which weights. `bare` is the query without
+    the speakers whom it names, `names` what else it writes as names; `now` is epoch ms."""
+
+    request: SearchMemories
+    bare: str
+    actors: tuple[str, ...]
+    names: tuple[str, ...]
+    terms: tuple[str, ...]
+    bare_terms: frozenset[str]
+    identifiers: tuple[str, ...]
+    asked: Asked
+    weights: Weights
+    recipe: trust.Recipe
+    now: int
+
+    @classmethod
+    def of(
+        cls, request: SearchMemories, actors: Sequence[str], weights: Weights, recipe: trust.Recipe, now: int
+    ) -> "Plan":
+        named = tuple(named_actors(request.query, actors))
+        bare = without_actors(request.query, named)
+        return cls(
+            request,
+            bare,
+            named,
+            tuple(proper_names(bare)),
+            query_terms(request.query),
+            frozenset(query_terms(bare)),
+            tuple("=" + name for name in identifiers(request.query)),
+            Asked.of(request.query),
+            weights,
+            recipe,
+            now,
+        )
+
+    @property
+    def index_terms(self) -> tuple[str, ...]:
+        return (*self.terms, *self.identifiers, *("~" + mark for mark in MARKS))
+
+
+@dataclass(frozen=True, slots=True)
+class QueryMeaning:
+    """A query as the model sees it: its encoding, and for each piece where its word begins in the text."""
+
+    encoding: QueryEncoding
+    starts: Sequence[int]
+    multilingual: bool = False  # whether its vector, if not its pieces, is of other languages too
