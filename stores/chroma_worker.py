@@ -83,7 +83,9 @@ class _Shards:
             self._take_lock()
             if not exists:
                 self.put[shard_dir] = set()
-            self._open[shard_dir] = _open(shard_dir)
+            with malloc.wiping(not exists):
+                self._open[shard_dir] = _open(shard_dir)
+                self._open[shard_dir][1].count()  # the first call loads the index
         elif not Path(shard_dir, "chroma.sqlite3").exists():
             # Reads would go on with the deleted files; an outage of the whole shard has it filled anew.
             raise WorkerError("its files were deleted")
