@@ -1,6 +1,6 @@
 """The embed thread: one thread that owns one encoder, takes texts and hands out futures.
 
-Queries go before documents. Documents are cut into runs of about 60 ms that share a forward pass, and queries
+Queries go before documents. Documents are cut into runs of about 30 ms that share a forward pass, and queries
 are answered between runs. What is queued is batched, without waiting for more to come. A round takes the
 shortest texts and a few chunks of the oldest one, so that a short text never waits behind a pile of long ones
 and a long one always makes progress. What waits holds no more memory than its text.
@@ -29,7 +29,7 @@ from models.embedding import (
 from models.priority import give_way
 from models.token_codes import Embedded, TokenCodes, pack
 
-RUN_PIECES = 128  # at about 0.25 ms each on one core, or 0.5 with two models; a longer chunk runs alone
+RUN_PIECES = 64  # at about 0.5 ms each on one core with two models, or 0.25 with one; a longer chunk runs alone
 PIECE_LETTERS = 8  # at the most; what one model takes for a single long word is many pieces to another
 TEXT_CHUNKS = 4  # what one text gives to a round
 ROUND_CHUNKS = 32  # after so many, what was queued meanwhile is looked at; fewer leave more runs half full

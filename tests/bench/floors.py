@@ -9,20 +9,29 @@ from typing import Any
 
 import numpy as np
 
-from models.embedding import BATCH, EXPORTS, Encoder, Floats
-from models.multilingual import TWIN, open_encoder
+from models.embedding import BATCH, DEFAULT_MODEL, EXPORTS, Chunk, Floats, OnnxEncoder
+from models.multilingual import PASSAGE, TWIN, VECTORS, MultilingualVectors
 
 
-def encoder() -> Encoder:
-    """The encoder that the server serves with."""
-    return open_encoder(TWIN, EXPORTS / TWIN)
+class Models:
+    """The two models that the server serves with, one after the other."""
+
+    def __init__(self) -> None:
+        self._pieces = OnnxEncoder(DEFAULT_MODEL, EXPORTS / TWIN)
+        self._vectors = MultilingualVectors(EXPORTS / TWIN / VECTORS)
+        self.chunk = self._pieces.chunk
+
+    def encode(self, chunks: Sequence[Chunk]) -> list[Floats]:
+        """The vector of each chunk; its pieces are made and left."""
+        self._pieces.encode(chunks)
+        return [self._vectors.of(chunk.text, PASSAGE) for chunk in chunks]
 
 
-def embed(model: Encoder, text: str) -> Floats:
-    return model.encode(model.chunk(text))[0].vector
+def embed(model: Models, text: str) -> Floats:
+    return model.encode(model.chunk(text))[0]
 
 
-def raw_encode(model: Encoder, texts: Sequence[str]) -> float:
+def raw_encode(model: Models, texts: Sequence[str]) -> float:
     """Seconds to embed texts, sorted by length so that little is padded."""
     started = time.perf_counter()
     chunks = sorted((chunk for text in texts for chunk in model.chunk(text)), key=len)

@@ -27,7 +27,7 @@ ROUNDS = 3
 def figures() -> list[Figure]:
     """With the real model. Needs a free directory only."""
     texts = sentences(COUNT, 9_000)
-    model = floors.encoder()
+    model = floors.Models()
     with tempfile.TemporaryDirectory(prefix="brain-bench-") as scratch:
         data = Path(scratch)
         with running(data) as service:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
-from floors import each_ms, embed, encoder, nearest, read_rows
+from floors import Models, each_ms, embed, nearest, read_rows
 from measure import Figure, Load, Request, Wrk, at_most, interleaved, median, ratio
 from server import Service, running
 from texts import sentences
@@ -37,7 +37,7 @@ def figures() -> list[Figure]:
 
 
 def _warm(service: Service, data: Path, seeds: Iterator[int], how: str, target: float) -> Figure:
-    model = encoder()
+    model = Models()
     _, matrix = read_rows(data / "ledger.sqlite3", BIG)
     service.search(BIG, "load the partition")
 
