@@ -29,7 +29,7 @@ from models.embedding import (
 from models.priority import give_way
 from models.token_codes import Embedded, TokenCodes, pack
 
-RUN_PIECES = 64  # at about 0.5 ms each on one core with two models, or 0.25 with one; a longer chunk runs alone
+RUN_PIECES = 64  # at some 0.5 ms each on one core with two models; a longer chunk runs alone
 PIECE_LETTERS = 8  # at the most; what one model takes for a single long word is many pieces to another
 TEXT_CHUNKS = 4  # what one text gives to a round
 ROUND_CHUNKS = 32  # after so many, what was queued meanwhile is looked at; fewer leave more runs half full
