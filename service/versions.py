@@ -13,29 +13,27 @@ from service.corpus import Corpus, Floats, Mask, Rows
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Versions:
-    """Pairs of rows, (k,) each: `olds`, that were replaced, and their `heads`, the last eligible ones of
-    their chains. A head stands as often as it has earlier versions."""
+    """Pairs of rows, (k,) each: `olds`, that were replaced, and their `heads`, at the ends of their chains. A
+    head stands as often as it has earlier versions."""
 
     olds: Rows
     heads: Rows
 
     @classmethod
     def of(cls, corpus: Corpus, filters: Filters, eligible: Mask) -> "Versions":
-        """Those that pass every filter but that of the status, and lead to an eligible row."""
-        nothing = np.zeros(0, np.int64)
-        if corpus.newer.max(initial=-1) < 0:  # mostly, and then it costs next to nothing
-            return cls(nothing, nothing)
+        """Those that pass every filter but that of the status, and whose head is eligible."""
+        replaced = corpus.newer >= 0
+        if not replaced.any():  # mostly, and then it costs next to nothing
+            return cls(np.zeros(0, np.int64), np.zeros(0, np.int64))
+        heads = np.where(replaced, corpus.newer, np.arange(len(replaced)))
+        for _ in range(len(heads).bit_length()):  # each turn reaches twice as far along a chain
+            further = heads[heads]
+            if np.array_equal(further, heads):
+                break
+            heads = further
         passing = corpus.eligible(filters.model_copy(update={"statuses": ["superseded"]}))
-        olds = np.flatnonzero(passing & (corpus.newer >= 0))
-        heads = np.full(len(olds), -1, np.int64)
-        going, at = np.arange(len(olds)), corpus.newer[olds]
-        while len(going):
-            found = eligible[at]
-            heads[going[found]] = at[found]
-            at = corpus.newer[at]
-            going, at = going[at >= 0], at[at >= 0]
-        led = heads >= 0
-        return cls(olds[led], heads[led])
+        olds = np.flatnonzero(passing & replaced & eligible[heads])
+        return cls(olds, heads[olds])
 
     def raise_heads(self, values: NDArray[Any]) -> None:
         """Give each head the greatest of its own value and those of its earlier versions, in place. `values`

@@ -118,7 +118,8 @@ class ResidentPartition:
             if kinds[self._row_of[after]] == "message":
                 self._follow(self._row_of[after], before)
         for row, state in enumerate(column("state")):
-            self._note_newer(row, state)
+            if state.superseded_by:
+                self._note_newer(row, state)
         self._conflicts: dict[str, frozenset[str]] = {}  # never changed in place: snapshots have it
         for edge in stored.edges:
             self._link(edge)
@@ -231,8 +232,8 @@ class ResidentPartition:
 
     def _note_newer(self, row: int, state: State) -> None:
         """Note what replaced a memory, if that is here: it may come later, and be forgotten again."""
-        for newer in state.superseded_by:  # one at the most
-            self._columns.put(row, "newer", self._row_of.get(newer, NO_ROW))
+        newer = next((self._row_of[id] for id in state.superseded_by if id in self._row_of), NO_ROW)
+        self._columns.put(row, "newer", newer)
 
     def _note_older(self, memory: Memory) -> None:
         """Note anew what replaced those that a memory replaced, which has come or gone."""

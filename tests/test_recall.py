@@ -12,7 +12,8 @@ from service.question import without_actors
 from service.recall import Found, Result
 from service.recall import search as run
 from service.trust import RECIPES
-from tests.recalling import EVERYTHING, HASH, NOW, Held, hold, meaning_of, memory, search, texts
+from stores.changes import Change
+from tests.recalling import EVERYTHING, HASH, NOW, Held, hold, id_of, meaning_of, memory, search, texts
 
 pytest_plugins = ["tests.embedding_fixtures"]
 
@@ -249,6 +250,41 @@ def test_a_tiny_partition_answers_a_question_about_it_and_no_other(encoder: Enco
         assert texts(search(FACTS[fact], rows, encoder=encoder))[0] == fact
     for question in [*UNRELATED, *list(FACTS.values())[size:]]:
         assert search(question, rows, encoder=encoder).hits == (), question
+
+
+# Versions
+
+
+def test_memories_that_change_places_speak_for_the_one_that_is_current() -> None:
+    ann = memory("Ann has the key of the gate", 1, status="superseded", superseded_by=(id_of(2),))
+    bob = memory("ask Bob", 2, supersedes=(id_of(1),))
+    held = hold([ann, bob, memory("the harbour is cold", 3)])
+    assert texts(search("Ann key gate", held))[0] == "ask Bob"
+    beaten = replace(bob.state, status="superseded", superseded_by=(ann.memory_id,), supersedes=())
+    held.resident.apply(Change(replace(bob, version=2, state=beaten)))
+    assert texts(search("the harbour", held)) == ["the harbour is cold"], "between the two changes"
+    current = replace(ann.state, status="active", superseded_by=(), supersedes=(bob.memory_id,))
+    held.resident.apply(Change(replace(ann, version=2, state=current)))
+    [hit, *_] = search("ask Bob", held).hits
+    assert hit.memory.content == "Ann has the key of the gate"
+    assert hit.explanation["version"] == bob.memory_id
+    assert held.resident.snapshot([]).newer.tolist() == [-1, 0, -1]
+
+
+@pytest.mark.parametrize("length", [2, 3, 8, 33])
+def test_the_first_of_a_long_chain_speaks_for_its_head(length: int) -> None:
+    chain = [
+        memory(f"version {number}", number, status="superseded", superseded_by=(id_of(number + 1),))
+        for number in range(length)
+    ]
+    chain[0] = replace(chain[0], content="Ann has the key of the gate")
+    rows = [
+        memory("the harbour is cold", 90),
+        *chain[::-1],
+        memory("ask Bob", length, supersedes=(id_of(0),)),
+    ]
+    [hit, *_] = search("Ann key gate", hold(rows)).hits
+    assert (hit.memory.content, hit.explanation["version"]) == ("ask Bob", id_of(0))
 
 
 # Conflicts
