@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from graphlib import TopologicalSorter
+from graphlib import CycleError, TopologicalSorter
 from types import MappingProxyType
 from typing import Any
 
@@ -112,10 +112,14 @@ def heads_first(fused: Doubles, rows: Sequence[Memory], current: Mask, eligible:
     for row in rows:  # what is hidden says nothing itself, but those that replaced it do
         for old in row.state.supersedes:
             newer.setdefault(old, set()).add(row.memory_id)
+    try:
+        # The heads first, so that a chain is cut down link by link: a later written row may be filed as older.
+        ids = tuple(TopologicalSorter(newer).static_order())
+    except CycleError:  # for a moment, while two that change places are published
+        return fused
     result = np.where(eligible, fused, np.inf)
     bounds: dict[str, float] = {}
-    # The heads first, so that a chain is cut down link by link: a later written row may be filed as older.
-    for memory_id in TopologicalSorter(newer).static_order():
+    for memory_id in ids:
         bound = min((bounds[new] for new in newer.get(memory_id, ())), default=np.inf)
         at = place.get(memory_id)
         if at is not None:
