@@ -113,7 +113,7 @@ def heads_first(fused: Doubles, rows: Sequence[Memory], current: Mask, eligible:
         for old in row.state.supersedes:
             newer.setdefault(old, set()).add(row.memory_id)
     try:
-        # The heads first, so that a chain is cut down link by link: a later written row may be filed as older.
+        # The heads first, so that a chain is cut link by link: a later written row may be filed as older.
         ids = tuple(TopologicalSorter(newer).static_order())
     except CycleError:  # for a moment, while two that change places are published
         return fused
