@@ -93,7 +93,7 @@ def search(
         cache(lambda row: _same(corpus.rows[row])),
         lambda row: (current[row], trusted["authority"][row]),
     )
-    nearer = {head: old for old, head in zip(versions.olds.tolist(), versions.heads.tolist(), strict=True)}
+    nearer = dict(zip(versions.heads.tolist(), versions.olds.tolist(), strict=True))
     hits = tuple(_found(plan, evidence, corpus, order, place, nearer) for place in range(len(order.rows)))
     return Result(hits, candidates, 0 if query is None else int(np.isnan(evidence.dense[eligible]).sum()))
 
