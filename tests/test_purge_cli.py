@@ -54,7 +54,7 @@ def test_beside_a_server_a_purge_is_proven(served: Shell) -> None:
     assert receipt["purged"] == [id] and set(receipt["done"].values()) == {"done"}
     after = served.json("purge", "--verify", CANARY, "canary-tag", "Kanarienvogel", "日暮れ")
     assert (after["clean"], after["count"], after["unread"]) == (True, 0, [])
-    assert after["files"] > 5 and after["bytes"] > 100_000
+    assert after["files"] >= 5 and after["bytes"] > 100_000
     assert served.json("get", kept, "--agent", "zoo")["content"] == "The zoo opens at nine."
 
 

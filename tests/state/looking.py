@@ -17,7 +17,7 @@ STATUSES = ["active", "superseded", "conflicted", "archived", "forgotten", "purg
 
 FOLLOWING = {
     "confidence", "speculate", "version", "confidence_terms", "conflicts", "fallen", "review_due_at",
-    "speculation_rule",
+    "speculation_rule", "tier",
 }  # fmt: skip
 
 
