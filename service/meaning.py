@@ -22,7 +22,7 @@ log = structlog.get_logger()
 T = TypeVar("T")
 
 PROBE = "warm up"
-QUERY_WAIT_S = 3.0  # behind a run of documents a query waits for 50 ms; this long only when the model hangs
+QUERY_WAIT_S = 3.0  # behind a run of documents a query waits for 30 ms; this long only when the model hangs
 MAX_WAIT_S = 60.0  # of a write, however many texts it brings
 QUERIES = 512  # that are remembered: 60 KB each
 # Characters whose words are found in less than the hop to a thread costs others. 60 KB take 30 ms, of some
@@ -143,8 +143,8 @@ class Meaning:
         futures = [] if fingerprint is None else [asyncio.wrap_future(submit(text)) for text in texts]
         try:
             await asyncio.sleep(0)  # the embed thread takes up the texts before this one is busy again
-            long = more + sum(map(len, texts)) > INLINE
-            done = await asyncio.to_thread(work) if long else work()
+            short = len(texts) <= 1 and more + sum(map(len, texts)) <= INLINE
+            done = work() if short else await asyncio.to_thread(work)  # of many, it pauses between them
             if not futures:
                 return done, [None] * len(texts)
             wait = min(self._wait_s * max(1, len(texts) / TEXTS_AT_ONCE), MAX_WAIT_S)

@@ -28,15 +28,14 @@ PARTITION_BYTES = 20_000  # an empty one: it must count, or names that hold noth
 class Snapshot:
     """A partition as a search sees it. n rows, m vectors.
 
-    `vectors` (m, dimensions) float32 with `owners` (m,) int64, the row of each; `lengths` (n,) float32
-    words; `previous` (n,) int64, the row of the turn before a message or -1, and `newer` of what replaced
-    a memory; codes (n,) uint8 are places in
-    STATUSES, LAYERS, KINDS and AUTHORITIES; `sessions` and `speakers` (n,) int64 are numbers of the session
-    and places in `actors`, -1 for none; `times`, `created`, `valid_from` and `valid_until` (n,) int64 epoch
-    ms, NO_TIME for none, and so `reviews`, when each is due for review; `sensitive`, `pinned` and
-    `consolidated` (n,) 0 or 1; `confidences` (n,) float32; `lots` (n,) int64 a number that depends on the id
-    alone; `postings` has (k, 2) rows and counts for each term asked for; `conflicts` for a memory in open
-    conflicts the ids of the other sides.
+    `vectors` (m, dimensions) float32 with `owners` (m,) int64, the row of each; `lengths` (n,) float32 words;
+    `previous` (n,) int64, the row of the turn before a message or -1, and `newer` of what replaced a memory;
+    codes (n,) uint8 are places in STATUSES, LAYERS, KINDS and AUTHORITIES; `sessions` and `speakers` (n,)
+    int64 are numbers of the session and places in `actors`, -1 for none; `times`, `created`, `valid_from` and
+    `valid_until` (n,) int64 epoch ms, NO_TIME for none, and so `reviews`, when each is due for review;
+    `sensitive`, `pinned` and `consolidated` (n,) 0 or 1; `confidences` (n,) float32; `lots` (n,) int64 a
+    number that depends on the id alone; `postings` has (k, 2) rows and counts for each term asked for;
+    `conflicts` for a memory in open conflicts the ids of the other sides.
     """
 
     rows: Sequence[Memory]
