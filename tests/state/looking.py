@@ -70,6 +70,8 @@ class Looking(Life):
             entry.position,
             entry.evidence,
         ]
+        if details["tier"] != "interpretation":  # it follows what vouches for the memory
+            assert (details["tier"] == "testimony") == bool(details["confidence_terms"]["sources"])
         for name in FOLLOWING & body.keys():  # from what becomes of others; see test_trust_machine.py
             del body[name]
         for name in FOLLOWING & details.keys():
