@@ -225,8 +225,9 @@ class Explanation(TypedDict):
     """Every term of a score. `dense` is a cosine, `words` the share of the query's word weight that stands in
     the memory, `identifier` 1 on an exact hit. `terms` are the parts of `fused`, which orders, in standard
     deviations. `relevance`, 0..1, is what the row says in itself, `floor` what the best one needed. `weights`
-    names the version and the recipe. `path` are the links by which `graph` found a memory from one above.
-    `version` is the earlier version that is nearer to the query than the memory's own text, if one is."""
+    names the version and the recipe. `path` are the links by which `graph` found a memory from one above,
+    `version` the earlier version that is nearer to the query than the memory's own text, if one is, and
+    `respelled` the words of the query, stemmed, that stand there in another spelling or script."""
 
     dense: float | None
     words: float
@@ -238,6 +239,7 @@ class Explanation(TypedDict):
     weights: str
     path: NotRequired[list[LinkFields]]
     version: NotRequired[str]
+    respelled: NotRequired[list[str]]
 
 
 @_closed
@@ -280,9 +282,7 @@ class SearchAnswer(Timed):
 @_closed
 class ListAnswer(Timed):
     memories: list[MemoryFields]
-    next_cursor: Annotated[
-        str | None, Field(description="Pass it as `cursor` for the next page; null at the end")
-    ]
+    next_cursor: Annotated[str | None, Field(description="Pass it as `cursor` for the next page; else null")]
     total: Annotated[int, Field(description="How many match in all")]
 
 

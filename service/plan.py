@@ -1,7 +1,8 @@
 """A search before it runs: what is asked, worked out once."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from models.embedder import QueryEncoding
 from models.requests import SearchMemories
@@ -9,13 +10,14 @@ from service import trust
 from service.question import Asked, named_actors, proper_names, without_actors
 from service.weights import Weights
 from stores.marks import MARKS
-from stores.words import identifiers, query_terms
+from stores.words import identifiers, query_sounds, query_terms
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """A search before it runs: what is asked, of which rows, by which weights. `bare` is the query without
-    the speakers whom it names, `names` what else it writes as names; `now` is epoch ms."""
+    the speakers whom it names, `names` what else it writes as names, `sounds` what to look for instead of a
+    term that no row has; `now` is epoch ms."""
 
     request: SearchMemories
     bare: str
@@ -23,6 +25,7 @@ class Plan:
     names: tuple[str, ...]
     terms: tuple[str, ...]
     bare_terms: frozenset[str]
+    sounds: Mapping[str, tuple[str, ...]]
     identifiers: tuple[str, ...]
     asked: Asked
     weights: Weights
@@ -42,6 +45,7 @@ class Plan:
             tuple(proper_names(bare)),
             query_terms(request.query),
             frozenset(query_terms(bare)),
+            query_sounds(request.query),
             tuple("=" + name for name in identifiers(request.query)),
             Asked.of(request.query),
             weights,
@@ -51,7 +55,8 @@ class Plan:
 
     @property
     def index_terms(self) -> tuple[str, ...]:
-        return (*self.terms, *self.identifiers, *("~" + mark for mark in MARKS))
+        sounds = chain.from_iterable(self.sounds.values())
+        return (*self.terms, *self.identifiers, *("~" + mark for mark in MARKS), *sounds)
 
 
 @dataclass(frozen=True, slots=True)

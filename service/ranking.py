@@ -5,7 +5,7 @@ tenant's rows nor filtered ones ever move a score.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -45,7 +45,7 @@ class Evidence:
     `previous` and `sessions` row and session numbers, -1 for none; `answers` rows whose turn before is
     another speaker's question. `unread` is the share of the query, 0..1, that the model of word pieces does
     not read, `multilingual` whether that of the vectors does, and `stranger` whether it names somebody whom
-    no eligible row names.
+    no eligible row names; `alike` has for words that none of them has how often each has what sounds so.
     """
 
     eligible: Mask
@@ -68,6 +68,7 @@ class Evidence:
     unread: float = 0.0
     multilingual: bool = False
     stranger: bool = False
+    alike: Mapping[str, Floats] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

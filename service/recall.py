@@ -98,6 +98,30 @@ def search(
     return Result(hits, candidates, 0 if query is None else int(np.isnan(evidence.dense[eligible]).sum()))
 
 
+def _counted(terms: Sequence[str], corpus: Corpus, eligible: Mask, versions: Versions) -> Floats:
+    """(T, n) how often each term stands in each eligible row."""
+    counts = np.zeros((len(terms), len(eligible)), np.float32)
+    for at, term in enumerate(terms):
+        counts[at] = corpus.counts(term)
+    versions.raise_heads(counts)
+    counts *= eligible
+    return counts
+
+
+def _alike(
+    plan: Plan, counts: Floats, corpus: Corpus, eligible: Mask, versions: Versions
+) -> dict[str, Floats]:
+    """(n,) for each term that no eligible row has how often what sounds like it stands there. `counts` (T, n)
+    are changed so."""
+    found = {}
+    for at, term in enumerate(plan.terms):
+        if term in plan.sounds and not counts[at].any():
+            alike = _counted(plan.sounds[term], corpus, eligible, versions)
+            if (known := alike.any(axis=1)).any():
+                found[term] = counts[at] = alike[known.argmax()]
+    return found
+
+
 def _same(memory: Memory) -> object:
     """Equal for memories of one user that say the same, however often: a flood takes one place."""
     return fold(memory.content), memory.partition
@@ -114,11 +138,8 @@ def _sum(terms: Mapping[str, ranking.Doubles]) -> ranking.Doubles:
 def _evidence(
     plan: Plan, corpus: Corpus, eligible: Mask, query: QueryMeaning | None, versions: Versions
 ) -> Evidence:
-    counts = np.zeros((len(plan.terms), len(eligible)), np.float32)
-    for at, term in enumerate(plan.terms):
-        counts[at] = corpus.counts(term)
-    versions.raise_heads(counts)
-    counts *= eligible
+    counts = _counted(plan.terms, corpus, eligible, versions)
+    alike = _alike(plan, counts, corpus, eligible, versions)
     dense = corpus.cosines(None if query is None else query.encoding.vector)
     versions.raise_heads(dense)
     lengths = corpus.lengths * eligible
@@ -160,7 +181,8 @@ def _evidence(
         else np.zeros(len(eligible), np.bool_),
         unread=1.0 if query is None else unread(plan.bare, query.starts, latin=query.multilingual),
         multilingual=query is not None and query.multilingual,
-        stranger=not plan.actors and names_stranger(corpus, eligible, plan.names),
+        stranger=not plan.actors and names_stranger(corpus, eligible, plan.names, alike),
+        alike=alike,
     )
 
 
@@ -265,5 +287,7 @@ def _found(
     }
     if (old := nearer.get(row)) is not None and e.dense[old] == e.dense[row]:
         explanation["version"] = corpus.rows[old].memory_id
+    if alike := [term for term, counts in e.alike.items() if counts[row]]:
+        explanation["respelled"] = alike
     by = tuple(name for name, yes in matched.items() if yes) or ("vector",)
     return Found(corpus.rows[row], round(float(order.scores[place]), 6), by, explanation)

@@ -1,7 +1,7 @@
 """What a query names that no memory has: a code, or somebody. Others like it would be no answer."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -26,13 +26,14 @@ def names_unknown_code(
     )
 
 
-def names_stranger(corpus: Corpus, eligible: Mask, names: Sequence[str]) -> bool:
-    """Whether one of the names stands in no eligible memory. What is short for a speaker's name is known."""
+def names_stranger(corpus: Corpus, eligible: Mask, names: Sequence[str], respelled: Collection[str]) -> bool:
+    """Whether one of the names stands in no eligible memory. What is short for a speaker's name is known, and
+    so are the terms that stand there `respelled`."""
     if not names:
         return False
     speakers = [corpus.actors[at].casefold() for at in np.unique(corpus.speakers[eligible]) if at >= 0]
     return any(
-        not any((corpus.counts(term) > 0)[eligible].any() for term in query_terms(name))
+        not any(term in respelled or corpus.counts(term)[eligible].any() for term in query_terms(name))
         and not any(speaker.startswith(name.casefold()) for speaker in speakers)
         for name in names
     )

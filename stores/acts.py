@@ -16,6 +16,7 @@ from stores.inserts import insert_edges, requeue
 from stores.raw_places import show
 from stores.rows import memory_from, select_memories, tag_values, version_values
 from stores.schema import edges, memories, tags, tokens, vectors, versions
+from stores.words import ANALYZER
 from stores.writer import Transaction
 
 _BY_ID = select_memories().where(memories.c.memory_id == bindparam("memory_id"))
@@ -143,7 +144,8 @@ def end_edges(transaction: Transaction, links: Iterable[Edge], seq: int) -> None
 def _whole(transaction: Transaction, memory: Memory, fingerprint: str | None) -> Change:
     """A memory that comes back into sight, with all that memory held of it before."""
     id = memory.memory_id
-    terms = transaction.scalar(select(tokens.c.terms).where(tokens.c.memory_id == id))
+    present = (tokens.c.memory_id == id) & (tokens.c.analyzer == ANALYZER)
+    terms = transaction.scalar(select(tokens.c.terms).where(present))
     rows = transaction.execute(
         select(vectors.c.vector)
         .where(vectors.c.memory_id == id, vectors.c.fingerprint == fingerprint)
@@ -158,7 +160,7 @@ def _whole(transaction: Transaction, memory: Memory, fingerprint: str | None) ->
     )
     return Change(
         memory,
-        tuple(terms.split("\n")) if terms else (),
+        None if terms is None else tuple(filter(None, terms.split("\n"))),
         np.stack(chunks) if chunks else None,
         tuple(Edge(*tuple(row)) for row in links),
     )

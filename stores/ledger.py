@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,10 @@ from sqlalchemy import (
     create_engine,
     delete,
     event,
+    func,
     insert,
     select,
+    update,
 )
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
@@ -36,16 +39,29 @@ from models.token_codes import TokenCodes
 from stores import migration
 from stores.loading import StoredPartition, load_partition
 from stores.rows import VARIABLES, memory_from, select_memories
-from stores.schema import memories, settings, vectors, versions
+from stores.schema import memories, settings, tokens, vectors, versions
 from stores.token_rows import read_tokens
+from stores.words import ANALYZER
 from stores.writer import Publish, Transaction, Writer
 
 _BY_ID = select_memories().where(memories.c.memory_id == bindparam("memory_id"))
 _BY_IDS = select_memories().where(memories.c.memory_id.in_(bindparam("memory_ids", expanding=True)))
+_COPIES = memories.alias()
+_REPEATED = select(memories.c.memory_id).where(
+    memories.c.memory_id.in_(bindparam("memory_ids", expanding=True)),
+    memories.c.content_key.in_(
+        select(_COPIES.c.content_key).group_by(_COPIES.c.content_key).having(func.count() > 1)
+    ),
+)
 _STAMP = (
     select(memories.c.product, memories.c.agent, memories.c.user, versions.c.version, versions.c.status)
     .join(versions, (versions.c.memory_id == memories.c.memory_id) & versions.c.to_seq.is_(None))
     .where(memories.c.memory_id == bindparam("memory_id"))
+)
+_WRITE_TERMS = (
+    update(tokens)  # no insert: what was purged meanwhile stays away
+    .where(tokens.c.memory_id == bindparam("id"))
+    .values(analyzer=ANALYZER, terms=bindparam("words"))
 )
 
 
@@ -157,9 +173,15 @@ class Ledger:
             return list(self._reading().scalars(query))
 
     def load(self, partition: Partition, fingerprint: str | None) -> StoredPartition:
-        """All that is resident of a partition, vectors of one fingerprint only. One snapshot."""
+        """All that is resident of a partition, vectors of one fingerprint only. One snapshot. Terms that an
+        older analyzer wrote are written again, so that the next load is as fast as any."""
         with self.snapshot() as connection:
-            return load_partition(connection, partition, fingerprint)
+            stored = load_partition(connection, partition, fingerprint)
+        for start in range(0, len(stored.analysed), VARIABLES):
+            rows = stored.analysed[start : start + VARIABLES]
+            ids, terms = stored.memories.column("memory_id"), stored.terms
+            self.submit(partial(_write_terms, [{"id": ids[row], "words": terms[row]} for row in rows]))
+        return stored
 
     def document_vectors(self, memory_ids: Iterable[str], fingerprint: str) -> dict[str, NDArray[np.float32]]:
         """The stored vectors (chunks, dimensions) of some memories; one without vectors is left out."""
@@ -178,6 +200,16 @@ class Ledger:
         """The stored word pieces of some memories, by chunk; one without any is left out."""
         with self._readable():
             return read_tokens(self._reading(), memory_ids, fingerprint)
+
+    def repeated(self, memory_ids: Iterable[str]) -> set[str]:
+        """Those of some memories whose text other memories have too, of whatever scope."""
+        ids = list(memory_ids)
+        found: set[str] = set()
+        for start in range(0, len(ids), VARIABLES):
+            with self._readable():
+                part = {"memory_ids": ids[start : start + VARIABLES]}
+                found.update(self._reading().scalars(_REPEATED, part))
+        return found
 
     def has_vectors(self) -> bool:
         """Whether any memory has been embedded, with whatever model."""
@@ -249,3 +281,8 @@ class Ledger:
             transaction.connection.execute(insert(settings).values(name=name, value=value))
 
         return self.submit(write)
+
+
+def _write_terms(rows: Sequence[dict[str, str]], transaction: Transaction) -> None:
+    transaction.flush()
+    transaction.connection.execute(_WRITE_TERMS, rows)

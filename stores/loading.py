@@ -20,13 +20,14 @@ from stores.words import ANALYZER, analyze
 class StoredPartition:
     """A partition as one consistent snapshot of the ledger. Row i of every column is one memory, in the
     order of `seq`; `terms` has the terms of each joined by newlines; `vectors` (m, dimensions) float32 with
-    `owners` (m,) int64: the row of each."""
+    `owners` (m,) int64: the row of each; `analysed` are the rows whose terms were worked out anew."""
 
     memories: Records
     terms: list[str]
     vectors: NDArray[np.float32]
     owners: NDArray[np.int64]
     edges: list[Edge]
+    analysed: Sequence[int] = ()
 
 
 def load_partition(
@@ -34,11 +35,10 @@ def load_partition(
 ) -> StoredPartition:
     """All that is resident of a partition, vectors of one fingerprint only; as it is, or as it was after
     event `at`. The connection is in a read transaction."""
-    records, terms = _load_memories(connection, partition, at)
+    records, terms, analysed = _load_memories(connection, partition, at)
     owners, matrix = _load_vectors(connection, partition, fingerprint, records.column("seq"))
-    return StoredPartition(
-        records, terms, matrix, owners, _load_edges(connection, partition, records.column("memory_id"), at)
-    )
+    links = _load_edges(connection, partition, records.column("memory_id"), at)
+    return StoredPartition(records, terms, matrix, owners, links, analysed)
 
 
 def _of(partition: Partition) -> Any:
@@ -49,9 +49,11 @@ def _of(partition: Partition) -> Any:
     )
 
 
-def _load_memories(connection: Connection, partition: Partition, at: int | None) -> tuple[Records, list[str]]:
-    """The records, and the terms of each. A row that an older analyzer wrote is analysed again here rather
-    than matched by other rules."""
+def _load_memories(
+    connection: Connection, partition: Partition, at: int | None
+) -> tuple[Records, list[str], list[int]]:
+    """The records, the terms of each, and which of them an older analyzer wrote: these are analysed again
+    here rather than matched by other rules."""
     analysed = (tokens.c.memory_id == memories.c.memory_id) & (tokens.c.analyzer == ANALYZER)
     query = (
         select_of_one_partition(at)
@@ -64,10 +66,10 @@ def _load_memories(connection: Connection, partition: Partition, at: int | None)
     *columns, found = zip(*rows, strict=True) if rows else [()] * len(query.selected_columns)
     records = Records.read(partition, columns)
     terms = list(found)
-    for row, stored in enumerate(terms):
-        if stored is None:
-            terms[row] = "\n".join(analyze(records[row].content, records[row].actor))
-    return records, terms
+    anew = [row for row, stored in enumerate(terms) if stored is None]
+    for row in anew:
+        terms[row] = "\n".join(analyze(records[row].content, records[row].actor))
+    return records, terms, anew
 
 
 def _load_vectors(

@@ -72,7 +72,8 @@ async def verify(
 
 
 async def _lost(ledger: Ledger, vdb: Vdb, directory: str, ids: list[str], fingerprint: str) -> list[str]:
-    """Those that do not find themselves, although they were put once more when they did not at first."""
+    """Those that do not find themselves, although they were put once more when they did not at first. Of
+    texts that stand there many times Chroma's index may lose all, put once more or not: they don't count."""
     missed: list[str] = []
     for start in range(0, len(ids), TOGETHER):
         missed += await _missed(ledger, vdb, directory, ids[start : start + TOGETHER], fingerprint, NEAR)
@@ -81,6 +82,9 @@ async def _lost(ledger: Ledger, vdb: Vdb, directory: str, ids: list[str], finger
         rows, _ = await asyncio.to_thread(held, ledger, missed, fingerprint)
         await vdb.put(directory, rows)
         missed = await _missed(ledger, vdb, directory, missed, fingerprint, FAR)
+    if len(missed) < len(ids):  # texts that stand there many times are linked to each other only
+        repeated = await asyncio.to_thread(ledger.repeated, missed)
+        missed = [id for id in missed if id not in repeated]
     return missed
 
 

@@ -2,7 +2,8 @@
 
 Terms are words in NFKC, casefolded, stemmed by their script, without English stop words; Chinese, Japanese
 and Korean runs become single characters and pairs. Things written like identifiers (`ERR-4711`, `a-b`,
-`C:\\repo\\x.py`, a UUID) are kept whole as well, behind a `=`; last come the marks of the text, behind a `~`.
+`C:\\repo\\x.py`, a UUID) are kept whole as well, behind a `=`; then come the marks of the text, behind a `~`,
+and how the names in it sound, behind a `^`.
 """
 
 import re
@@ -19,8 +20,9 @@ import snowballstemmer
 from numpy.typing import NDArray
 
 from stores.marks import marks
+from stores.spelling import family_names, is_name, sounds
 
-ANALYZER = "words-3"
+ANALYZER = "words-4"
 """Stored beside the terms. Change it whenever `analyze` gives other terms for the same text."""
 
 _STOP = frozenset(
@@ -42,6 +44,7 @@ _WRAPPING = "\"'`“”‘’«»()[]{}<>,;:!?…。、，！？；：.*"
 _APART = re.compile(rf"[\"'`“”‘’«»()\[\]{{}}<>,;=|。、，！？；：「」（）【】《》{_IDEOGRAPHS}]+")
 _INSIDE = re.compile(r"\w[-_./\\:@#+~$%=&]+\w|[a-z]\d|\d[a-z]")
 _ABBREVIATION = re.compile(r"(?:[^\W\d_]\.)+[^\W\d_]")  # e.g, U.S: the last dot is stripped already
+_HYPHENED = re.compile(r"(?<!\w)[^\W\d_]++(?:-[^\W\d_]++)+")  # in linear time, whatever the text
 _CODE = re.compile(r"([a-z]{1,6})[-_ ]?(\d{2,12})")
 _STEMMERS = {
     "latin": snowballstemmer.stemmer("english"),
@@ -56,12 +59,35 @@ def analyze(text: str, actor: str | None = None) -> tuple[str, ...]:
     """The terms of a memory, in order; the actor's name counts as a word of what they said."""
     said = f"{actor}: {text}" if actor else text
     named, marked = ("=" + name for name in identifiers(text)), ("~" + mark for mark in marks(text))
-    return (*_words(said), *named, *marked)
+    return (*_words(said), *named, *marked, *("^" + sound for sound in _sounds(said)))
 
 
 def query_terms(query: str) -> tuple[str, ...]:
     """The distinct terms of a query, without its identifiers."""
     return tuple(dict.fromkeys(_words(query)))
+
+
+def query_sounds(query: str) -> dict[str, tuple[str, ...]]:
+    """For terms of a query how they sound, as `analyze` writes it, the surest first: what to look for when
+    nobody writes the term itself. A name may be written in one word or in two."""
+    found: dict[str, list[str]] = {}
+    before: str | None = None  # a name whose second word may follow
+    for run in _WORD.findall(_composed(query)):
+        if _IDEOGRAPHIC.match(run):
+            before = None
+            for name in family_names(run):
+                found.setdefault(name[:2], []).extend(sounds(name))
+        elif run.casefold() in _STOP:
+            before = None
+        else:
+            own = found.setdefault(stem(run.casefold()), [])
+            own += sounds(run, sure=is_name(run))
+            if before is not None:
+                together = sounds(before + run)
+                own += together
+                found[stem(before.casefold())] += together
+            before = run if is_name(run) else None
+    return {term: tuple("^" + sound for sound in dict.fromkeys(own)) for term, own in found.items() if own}
 
 
 def identifiers(text: str) -> tuple[str, ...]:
@@ -90,8 +116,25 @@ def is_stop(word: str) -> bool:
     return word in _STOP
 
 
+def _composed(text: str) -> str:
+    return _POINTS.sub("", unicodedata.normalize("NFKC", text))
+
+
 def _folded(text: str) -> str:
-    return _POINTS.sub("", unicodedata.normalize("NFKC", text).casefold())
+    return _composed(text).casefold()
+
+
+def _sounds(text: str) -> list[str]:
+    """How all that may be a name sounds: words with a capital letter, or of a script that has none, also
+    joined by a hyphen, and what begins with a Chinese or Korean family name."""
+    names: list[str] = []
+    for run in _WORD.findall(composed := _composed(text)):
+        if _IDEOGRAPHIC.match(run):
+            names += family_names(run)
+        elif is_name(run) and run.casefold() not in _STOP:
+            names.append(run)
+    names += (name.replace("-", "") for name in _HYPHENED.findall(composed) if is_name(name))
+    return [sound for name in names for sound in sounds(name)]
 
 
 def _words(text: str) -> list[str]:
@@ -122,13 +165,14 @@ def stem(word: str) -> str:
         return str(_STEMMERS[script].stemWord(word))
 
 
+NO_WORD = "=~^"  # begins identifiers, marks and sounds
 TERM_BYTES = 200  # the key and its places, roughly
 
 
 def _length(terms: Sequence[str]) -> int:
-    """How many words there are: identifiers and marks, which stand last, don't count."""
+    """How many words there are: what is not one stands last."""
     words = len(terms)
-    while words and terms[words - 1][0] in "=~":
+    while words and terms[words - 1][0] in NO_WORD:
         words -= 1
     return words
 
@@ -156,7 +200,7 @@ class WordIndex:
         numbers: defaultdict[str, int] = defaultdict(count().__next__)
         flat = np.fromiter(map(numbers.__getitem__, terms), np.int64, len(terms))
         rows = np.repeat(np.arange(len(documents)), sizes)
-        words = np.array([term[0] not in "=~" for term in numbers], np.bool_)
+        words = np.array([term[0] not in NO_WORD for term in numbers], np.bool_)
         index._lengths = array("I", np.bincount(rows[words[flat]], minlength=len(documents)).tolist())
         # By term, and the rows of each still in order; of 16 bits, numbers are sorted in linear time.
         order = np.argsort(flat.astype(np.min_scalar_type(len(numbers))), kind="stable")

@@ -387,29 +387,30 @@ class BrokenVdb(Vdb):
 def test_what_is_not_verified_never_serves(
     data: Path, loses: bool, fault: type[Exception], text: str
 ) -> None:
-    async def run() -> None:
-        ledger = Ledger(data / "ledger.sqlite3", app.now, acknowledged)
-        vdb = BrokenVdb(data / "vdb", loses=loses)
-        shards = Shards(ledger, vdb, data / "vdb")
-        try:
-            ledger.open()
-            shards.open()
-
-            async def loaded(model: str) -> Encoder:
-                return HashEncoder(NEW)
-
-            await carry_out(Site(ledger, vdb, shards, "hash", loaded), order(), Progress())
-        finally:
-            await vdb.close()
-            ledger.stop_writing()
-            ledger.close()
-
     before = directories(data)
     with pytest.raises(fault, match=text):
-        asyncio.run(run())
+        asyncio.run(rebuilt_with(BrokenVdb(data / "vdb", loses=loses), data))
     assert directories(data) == before
     with server(data, old) as running:
         in_step(running)
+
+
+async def rebuilt_with(vdb: Vdb, data: Path) -> JSON:
+    """A rebuild with a Chroma of the test's own."""
+    ledger = Ledger(data / "ledger.sqlite3", app.now, acknowledged)
+    shards = Shards(ledger, vdb, data / "vdb")
+    try:
+        ledger.open()
+        shards.open()
+
+        async def loaded(model: str) -> Encoder:
+            return HashEncoder(NEW)
+
+        return await carry_out(Site(ledger, vdb, shards, "hash", loaded), order(), Progress())
+    finally:
+        await vdb.close()
+        ledger.stop_writing()
+        ledger.close()
 
 
 def acknowledged(committed: list[Any]) -> None:

@@ -89,3 +89,27 @@ def test_a_directory_of_an_earlier_schema_answers_as_it_did(tmp_path: Path, revi
         api = caller(running, known)
         assert api.memory(new["memory_id"])["content"] == new["content"]
         assert api.list()["total"] == known["total"] + 1
+
+
+def test_words_of_an_earlier_analyzer_are_written_anew_when_their_partition_is_loaded(tmp_path: Path) -> None:
+    with server(tmp_path) as running:
+        ids = [
+            running.api.add(text)["memory"]["memory_id"]
+            for text in ("Herr Öztürk hat den Schlüssel.", "The kettle is blue.", "Forgotten soon.")
+        ]
+        running.api.request("DELETE", f"/brain/memory/{ids[2]}")
+        running.settle()
+    ledger = sqlite3.connect(tmp_path / "ledger.sqlite3", isolation_level=None)
+    ledger.execute("UPDATE tokens SET analyzer = 'words-1', terms = 'kettl'")
+    with server(tmp_path) as running:
+        for query, id in (("Oeztuerk", ids[0]), ("kettle", ids[1])):
+            [hit] = running.api.search(query, limit=1)["results"]
+            assert hit["memory_id"] == id and "words" in hit["matched_by"]
+        running.settle()
+        written = dict(ledger.execute("SELECT memory_id, terms FROM tokens WHERE analyzer != 'words-1'"))
+        assert written.keys() == set(ids[:2]) and "^osturk" in written[ids[0]].split("\n")
+        # What comes back later brings its words of today.
+        running.api.post(f"/brain/memory/{ids[2]}/restore", {})
+        [hit] = running.api.search("forgotten", limit=1)["results"]
+        assert hit["memory_id"] == ids[2] and "words" in hit["matched_by"]
+    ledger.close()
