@@ -141,6 +141,17 @@ class Corpus:
         best[np.isneginf(best)] = np.nan
         return best
 
+    def first_vectors(self, rows: Rows) -> Floats:
+        """(k, d) the first chunk's vector of each of some rows, zeros for one without."""
+        found = np.zeros((len(rows), max(one.vectors.shape[1] for one in self.snapshots)), np.float32)
+        for start, snapshot in zip(self.starts, self.snapshots, strict=True):
+            chunk = np.full(len(snapshot.rows), -1)
+            chunk[snapshot.owners[::-1]] = np.arange(len(snapshot.owners))[::-1]
+            own = np.flatnonzero((rows >= start) & (rows < start + len(chunk)))
+            own = own[chunk[rows[own] - start] >= 0]
+            found[own] = snapshot.vectors[chunk[rows[own] - start]]
+        return found
+
     def eligible(self, filters: Filters) -> Mask:
         """(n,) which rows pass every filter. The cheap ones first, over codes; the rest row by row."""
         mask = _among(self.all("statuses"), [STATUSES.index(status) for status in filters.statuses])

@@ -22,12 +22,12 @@ Mask = NDArray[np.bool_]
 SOLE_IDENTIFIER = 10_000.0
 SHARED_CODE = 0.5  # settles what is nearly equal; more gains nothing, and less is no loss either
 LATE_SHARE = 0.6  # of late interaction in what a row says, beside its words
-# What late interaction hands to the words of its weight, for the part of a query that the model does not
-# read; the cosine hands over all of it. One that reads all languages gets all that late interaction has.
-UNREAD_LATE = 0.65
+# What late interaction hands to the words, for the part of a query that the model does not read; the cosine
+# hands over all. One that reads all languages gets all of it. For what is written otherwise, what both do.
+UNREAD_LATE, RESPELLED = 0.65, 0.5
 BEST_OF_SESSION = 3
-# Deviations as they are among hundreds of rows, which count like some more rows where there are few: of two
-# memories that are nearly equal neither is far ahead, though each is one deviation from their mean.
+# Deviations among hundreds of rows, which count like some more rows where there are few: of two memories that
+# are nearly equal neither is far ahead, though each is one deviation from their mean.
 USUAL = {"dense": 0.1, "words": 1.1, "late": 0.075, "length": 0.6}
 USUAL_ROWS, ENOUGH_ROWS = 5, 50
 
@@ -44,8 +44,8 @@ class Evidence:
     0/1 for each mark of a text and `wanted` what each mark adds to a message; `length` in words;
     `previous` and `sessions` row and session numbers, -1 for none; `answers` rows whose turn before is
     another speaker's question. `unread` is the share of the query, 0..1, that the model of word pieces does
-    not read, `multilingual` whether that of the vectors does, and `stranger` whether it names somebody whom
-    no eligible row names; `alike` has for words that none of them has how often each has what sounds so.
+    not read, `multilingual` whether that of the vectors does, `stranger` whether it names somebody whom no
+    eligible row names; `alike` has for words that none has what sounds so, `respelled` is their share, 0..1.
     """
 
     eligible: Mask
@@ -69,6 +69,7 @@ class Evidence:
     multilingual: bool = False
     stranger: bool = False
     alike: Mapping[str, Floats] = field(default_factory=dict)
+    respelled: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,10 +126,11 @@ def last_stage(e: Evidence, weights: Weights, late: Floats, sample: Mask) -> dic
     late_weight: Doubles = np.where(chat, m["late"], p["late"])
     dense_weight: Doubles = np.where(chat, 0.0, p["dense"])
     words_weight: Doubles = np.where(chat, 0.0, p["words"]) + blind * dense_weight
-    if e.multilingual:
-        dense_weight = dense_weight + unread * late_weight
-    else:
-        words_weight = words_weight + unread * late_weight
+    dense_weight = dense_weight + e.multilingual * unread * late_weight
+    words_weight = words_weight + (not e.multilingual) * unread * late_weight
+    handed = np.where(chat, 0.0, RESPELLED * e.respelled)
+    words_weight = words_weight + handed * (late_weight + dense_weight)
+    late_weight, dense_weight = (1 - handed) * late_weight, (1 - handed) * dense_weight
     terms: dict[str, NDArray[Any]] = {
         "late": (1 - unread) * late_weight * z_late,
         "dense": (1 - blind) * dense_weight * z_dense,

@@ -10,22 +10,22 @@ import numpy as np
 
 from models.answers import Explanation
 from models.folding import fold
-from models.layers import KINDS, STATUSES
+from models.layers import STATUSES
 from models.memory import Memory
 from models.token_codes import TokenCodes, project
 from service import late, lexical, ranking, trust
-from service.corpus import Corpus, Floats, Mask, successors
+from service.corpus import Corpus, Floats, Mask
+from service.evidence import measure
 from service.plan import Plan, QueryMeaning
-from service.question import unread, wanted_marks
 from service.ranking import Evidence, Order
 from service.relevance import absolute_relevance
-from service.strangers import names_stranger, names_unknown_code
+from service.strangers import names_unknown_code
 from service.versions import Versions
 from stores.resident import Snapshot
-from stores.words import is_code, is_stop, stem
+from stores.words import is_stop, stem
 
 NEAR = 0.3  # the cosine from which a hit is said to be matched by its vector
-_MESSAGE, _ACTIVE = KINDS.index("message"), STATUSES.index("active")
+_ACTIVE = STATUSES.index("active")
 
 Tokens = Callable[[Sequence[str]], Mapping[str, Sequence[TokenCodes]]]
 """The stored word pieces of some memories, a list of chunks for each id that has any."""
@@ -58,7 +58,7 @@ def search(
     if not candidates or names_unknown_code(corpus, eligible, plan.terms, plan.identifiers):
         return Result((), candidates)
     versions = Versions.of(corpus, plan.request, eligible)
-    evidence = _evidence(plan, corpus, eligible, query, versions)
+    evidence = measure(plan, corpus, eligible, query, versions)
     versions = versions.nearest(evidence.dense)
     terms = ranking.first_stage(evidence, plan.weights)
     fused = _sum(terms)
@@ -78,6 +78,9 @@ def search(
     trusted["authority"] *= relevance >= plan.weights.floor
     current = corpus.all("statuses") == _ACTIVE
     fused = fused + _sum(trusted)
+    if evidence.multilingual:
+        trusted |= _beside_others(corpus, fused, trusted["authority"], eligible & current, plan.now)
+        fused = fused + trusted["later"] + trusted["overruled"]
     if conflicts := corpus.conflicts():
         trusted["conflict"] = trust.winners_first(fused, corpus.rows, conflicts, eligible & current)
         fused = fused + trusted["conflict"]
@@ -98,28 +101,18 @@ def search(
     return Result(hits, candidates, 0 if query is None else int(np.isnan(evidence.dense[eligible]).sum()))
 
 
-def _counted(terms: Sequence[str], corpus: Corpus, eligible: Mask, versions: Versions) -> Floats:
-    """(T, n) how often each term stands in each eligible row."""
-    counts = np.zeros((len(terms), len(eligible)), np.float32)
-    for at, term in enumerate(terms):
-        counts[at] = corpus.counts(term)
-    versions.raise_heads(counts)
-    counts *= eligible
-    return counts
-
-
-def _alike(
-    plan: Plan, counts: Floats, corpus: Corpus, eligible: Mask, versions: Versions
-) -> dict[str, Floats]:
-    """(n,) for each term that no eligible row has how often what sounds like it stands there. `counts` (T, n)
-    are changed so."""
-    found = {}
-    for at, term in enumerate(plan.terms):
-        if term in plan.sounds and not counts[at].any():
-            alike = _counted(plan.sounds[term], corpus, eligible, versions)
-            if (known := alike.any(axis=1)).any():
-                found[term] = counts[at] = alike[known.argmax()]
-    return found
+def _beside_others(
+    corpus: Corpus, fused: ranking.Doubles, authority: ranking.Doubles, eligible: Mask, now: int
+) -> dict[str, ranking.Doubles]:
+    """(n,) each: what the best rows gain and lose by what the others among them say."""
+    rows = ranking.pool(fused, eligible, late.POOL)
+    vectors = corpus.first_vectors(rows)
+    likeness = np.round(vectors @ vectors.T, 4).astype(np.float64)  # BLAS rounds a row by its place
+    later, overruled = np.zeros(len(fused)), np.zeros(len(fused))
+    times = np.minimum(trust.moments(corpus.all)[rows], now)  # nothing is later for being told of the future
+    later[rows] = trust.later_first(fused[rows], authority[rows], times, likeness)
+    overruled[rows] = trust.overruled(fused[rows] + later[rows], authority[rows], likeness)
+    return {"later": later, "overruled": overruled}
 
 
 def _same(memory: Memory) -> object:
@@ -133,87 +126,6 @@ def _sum(terms: Mapping[str, ranking.Doubles]) -> ranking.Doubles:
     for values in others:
         total += values
     return total
-
-
-def _evidence(
-    plan: Plan, corpus: Corpus, eligible: Mask, query: QueryMeaning | None, versions: Versions
-) -> Evidence:
-    counts = _counted(plan.terms, corpus, eligible, versions)
-    alike = _alike(plan, counts, corpus, eligible, versions)
-    dense = corpus.cosines(None if query is None else query.encoding.vector)
-    versions.raise_heads(dense)
-    lengths = corpus.lengths * eligible
-    in_bare = [term in plan.bare_terms for term in plan.terms]
-    own = counts if all(in_bare) else counts[in_bare]
-    codes = [corpus.counts(name) for name in plan.identifiers]
-    messages = (corpus.all("kinds") == _MESSAGE) & eligible
-    previous = np.where(eligible & (corpus.previous >= 0) & eligible[corpus.previous], corpus.previous, -1)
-    chat = bool(messages.any())
-    following = successors(previous) if chat else previous
-    nothing = np.zeros(len(eligible), np.float32)
-    marks = _Marks(corpus)
-    body = lexical.bm25(own, lengths, eligible)
-    return Evidence(
-        eligible=eligible,
-        messages=messages,
-        dense=dense,
-        words=lexical.bm25(
-            lexical.with_previous(counts, previous), lexical.with_previous(lengths, previous), eligible
-        )
-        if chat
-        else (body if own is counts else lexical.bm25(counts, lengths, eligible)),
-        body=body,
-        session=_sessions(counts, lengths, corpus) if chat else nothing,
-        nearby=lexical.coverage(lexical.nearby(own, previous, following), eligible, 0) if chat else nothing,
-        coverage=lexical.coverage(counts, eligible),
-        identifiers=ranking.identifier_bonus(codes, [is_code(name) for name in plan.identifiers], eligible),
-        actor=_said_by(plan.actors, corpus),
-        date=plan.asked.date_match(corpus.all("times")) if plan.asked.dated else nothing,
-        marks=marks,
-        wanted=wanted_marks(plan.asked, plan.weights.message),
-        length=lengths,
-        previous=previous,
-        sessions=corpus.sessions,
-        answers=(previous >= 0)
-        & (marks["question"][previous] > 0)
-        & (corpus.speakers != corpus.speakers[previous])
-        if chat
-        else np.zeros(len(eligible), np.bool_),
-        unread=1.0 if query is None else unread(plan.bare, query.starts, latin=query.multilingual),
-        multilingual=query is not None and query.multilingual,
-        stranger=not plan.actors and names_stranger(corpus, eligible, plan.names, alike),
-        alike=alike,
-    )
-
-
-class _Marks(dict[str, Floats]):
-    """(n,) 0/1 for each mark, looked up when it is first asked for: mostly none is, outside chats."""
-
-    def __init__(self, corpus: Corpus):
-        super().__init__()
-        self._corpus = corpus
-
-    def __missing__(self, mark: str) -> Floats:
-        self[mark] = self._corpus.counts("~" + mark)
-        return self[mark]
-
-
-def _sessions(counts: Floats, lengths: Floats, corpus: Corpus) -> Floats:
-    """(n,) BM25 of each row's whole session."""
-    number = corpus.session_count
-    if not number:
-        return np.zeros(len(lengths), np.float32)
-    long = lexical.by_session(lengths[None], corpus.sessions, number)[0]
-    scores = lexical.bm25(lexical.by_session(counts, corpus.sessions, number), long, long > 0)
-    return np.where(corpus.sessions >= 0, scores[corpus.sessions], np.float32(0))
-
-
-def _said_by(named: Sequence[str], corpus: Corpus) -> Floats:
-    """(n,) 1 for rows of the one speaker who is named; nothing when several are."""
-    if len(named) != 1:
-        return np.zeros(len(corpus.rows), np.float32)
-    same = [place for place, actor in enumerate(corpus.actors) if actor.casefold() == named[0].casefold()]
-    return np.isin(corpus.speakers, same).astype(np.float32)
 
 
 def _look_again(

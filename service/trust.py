@@ -19,6 +19,9 @@ Mask = NDArray[np.bool_]
 HALF_LIFE_MS = 30 * 24 * 3600 * 1000  # of freshness
 UNDER_HEAD = 1e-6  # how far beneath its head a superseded row is put at the least
 OVER_LOSER = 1e-3  # how far above what it contradicts the winner of a conflict is put at the least
+# Between memories, by the multilingual model: cosine, and how many deviations one fits the query better.
+SAME_SUBJECT, NEARLY_AS_WELL = 0.45, 2.0
+SAME_SENTENCE, AS_WELL = 0.9, 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,7 @@ class Recipe:
     authority: float
     confidence: float
     freshness: float
-    invalid: float = 2.0
+    invalid: float = 4.0
     stage: float = 0.0
 
 
@@ -51,9 +54,8 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
 def terms(column: Callable[[str], NDArray[Any]], recipe: Recipe, now: int) -> dict[str, Doubles]:
     """(n,) each, from columns of the rows. Authority and confidence only ever add, so that raising them never
     lowers a row. `now` is epoch ms."""
-    times, until = column("times"), column("valid_until")
-    since = np.where(times == NO_TIME, column("created"), times)
-    age = np.maximum(0, now - since) / HALF_LIFE_MS
+    until = column("valid_until")
+    age = np.maximum(0, now - moments(column)) / HALF_LIFE_MS
     outside = (column("valid_from") > now) | ((until != NO_TIME) & (until <= now))
     fresh = recipe.freshness * np.exp2(-age)
     if recipe.stage:
@@ -66,6 +68,38 @@ def terms(column: Callable[[str], NDArray[Any]], recipe: Recipe, now: int) -> di
         "freshness": fresh,
         "validity": np.where(outside, -recipe.invalid, 0.0),
     }
+
+
+def moments(column: Callable[[str], NDArray[Any]]) -> NDArray[np.int64]:
+    """(n,) epoch ms: of what each row tells, or of when it was written, where that is not known."""
+    times = column("times")
+    return np.where(times == NO_TIME, column("created"), times)
+
+
+def overruled(fused: Doubles, authority: Doubles, likeness: Doubles) -> Doubles:
+    """What is added to `fused`, (k,) of the best rows, never above 0, so that a row without `authority`
+    stands beneath those that have some, speak of the same subject and fit the query nearly as well.
+    `likeness` (k, k) are their cosines with each other."""
+    added = np.zeros(len(fused))
+    for at in np.flatnonzero(authority == 0).tolist():
+        ahead = fused[at] - fused
+        over = (authority > 0) & (likeness[at] >= SAME_SUBJECT) & (ahead > 0) & (ahead <= NEARLY_AS_WELL)
+        if over.any():
+            added[at] = fused[over].min() - OVER_LOSER - fused[at]
+    return added
+
+
+def later_first(fused: Doubles, authority: Doubles, times: NDArray[np.int64], likeness: Doubles) -> Doubles:
+    """What is added to `fused`, (k,) of the best rows, never below 0, so that of rows which say nearly the
+    same, by the same authority, and fit the query as well as each other, the later one stands first."""
+    raised = fused.copy()
+    for at in np.argsort(times, kind="stable").tolist():
+        ahead = raised - raised[at]
+        earlier = (times < times[at]) & (authority == authority[at]) & (likeness[at] >= SAME_SENTENCE)
+        earlier &= (ahead >= 0) & (ahead <= AS_WELL)
+        if earlier.any():
+            raised[at] = raised[earlier].max() + OVER_LOSER
+    return raised - fused
 
 
 def winners_first(

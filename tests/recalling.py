@@ -28,6 +28,8 @@ from tests.hash_encoder import HashEncoder
 
 HOME = Partition("product", "agent", "user")
 HASH = HashEncoder()
+OF_ALL_LANGUAGES = HashEncoder()
+OF_ALL_LANGUAGES.multilingual = True
 NOW = 1_767_225_600_000  # 2026-01-01
 EVERYTHING = Weights(floor=0.0)
 _numbers = itertools.count(1)

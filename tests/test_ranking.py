@@ -364,3 +364,15 @@ def test_without_a_model_one_word_in_eight_makes_a_row_relevant() -> None:
     e = evidence([Row(0, coverage=0.15), Row(1, coverage=0.05)], unread=1.0)
     enough, too_little = absolute_relevance(e, None) >= WEIGHTS.floor
     assert enough and not too_little
+
+
+def test_what_is_found_by_its_sound_is_judged_by_the_words_more_than_by_the_models() -> None:
+    rows = [Row(3.0, cosine=0.1), Row(0.0, cosine=0.9), Row(0.0, cosine=0.2), Row(0.0, cosine=0.1)]
+    looked = np.array([0.1, 0.9, 0.2, 0.1], np.float32)
+
+    def fused(respelled: float) -> np.ndarray:
+        e = evidence(rows, multilingual=True, respelled=respelled)
+        terms = ranking.last_stage(e, Weights(), looked, e.eligible)
+        return np.sum([terms[name] for name in ("late", "dense", "words")], axis=0)
+
+    assert fused(0.0).argmax() == 1 and fused(1.0).argmax() == 0

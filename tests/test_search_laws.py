@@ -13,7 +13,7 @@ from models.authority import AUTHORITIES, rank
 from models.memory import Memory
 from service.recall import Result
 from service.weights import Weights
-from tests.recalling import EVERYTHING, NOW, hold, id_of, memory, search
+from tests.recalling import EVERYTHING, HASH, NOW, OF_ALL_LANGUAGES, hold, id_of, memory, search
 
 WORDS = "green tea milk harbour deploy night ERR-4711 err-4712 well-known yesterday Ann three?".split()
 DAY = 24 * 3600 * 1000
@@ -27,6 +27,7 @@ options: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
         "ranking": st.sampled_from(["balanced", "trusted", "recent"]),
         "weights": st.sampled_from([EVERYTHING, Weights()]),
         "late": st.booleans(),
+        "encoder": st.sampled_from([HASH, OF_ALL_LANGUAGES]),
     }
 )
 

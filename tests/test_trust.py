@@ -10,7 +10,17 @@ from hypothesis import strategies as st
 
 from models.authority import AUTHORITIES
 from models.memory import Memory
-from service.trust import HALF_LIFE_MS, RECIPES, Recipe, heads_first, terms, winners_first
+from service.trust import (
+    HALF_LIFE_MS,
+    OVER_LOSER,
+    RECIPES,
+    Recipe,
+    heads_first,
+    later_first,
+    overruled,
+    terms,
+    winners_first,
+)
 from stores.columns import NO_TIME
 from tests.recalling import NOW, id_of, memory
 
@@ -235,3 +245,48 @@ def test_raising_authority_or_confidence_lowers_no_row_of_a_conflict(data: st.Da
         *[(order.index(one), order.index(other)) for one, other in pairs],
     )
     assert moved == [before[old] for old in order]
+
+
+# What others among the best say
+
+
+def likeness(rows: int, **of: float) -> np.ndarray:
+    """Cosines between rows, 0 where none is given: `ab` is that of the first two."""
+    found = np.eye(rows)
+    for pair, cosine in of.items():
+        one, other = (ord(letter) - ord("a") for letter in pair)
+        found[one, other] = found[other, one] = cosine
+    return found
+
+
+def test_a_rumour_stands_beneath_all_that_rule_its_subject_and_fit_nearly_as_well() -> None:
+    fused = np.array([5.0, 4.5, 3.5, 2.9, 4.9])
+    authority = np.array([0.0, 0.7, 0.35, 1.05, 1.05])
+    alike = likeness(5, ab=0.5, ac=0.5, ad=0.9, ae=0.4)
+    added = overruled(fused, authority, alike)
+    assert (fused + added)[0] == pytest.approx(3.5 - OVER_LOSER)
+    assert added[1:].tolist() == [0, 0, 0, 0], "the fourth fits worse, the fifth has another subject"
+
+
+def test_among_rumours_and_above_what_is_better_already_nothing_moves() -> None:
+    assert not overruled(np.array([5.0, 4.0]), np.zeros(2), likeness(2, ab=0.9)).any()
+    assert not overruled(np.array([4.0, 5.0]), np.array([0, 1.0]), likeness(2, ab=0.9)).any()
+
+
+def test_of_two_that_say_nearly_the_same_the_later_stands_first_if_it_fits_as_well() -> None:
+    def first(fused: list[float], authority: list[float], times: list[int], cosine: float) -> int:
+        given = np.array(fused), np.array(authority), np.array(times), likeness(2, ab=cosine)
+        return int(np.argmax(given[0] + later_first(*given)))
+
+    assert first([5.0, 4.8], [0.35, 0.35], [1, 2], 0.95) == 1
+    assert first([5.0, 4.8], [0.35, 0.35], [2, 1], 0.95) == 0
+    assert first([5.0, 4.8], [0.35, 0.35], [1, 1], 0.95) == 0
+    assert first([5.0, 4.8], [0.35, 0.35], [1, 2], 0.85) == 0, "another sentence"
+    assert first([5.0, 4.6], [0.35, 0.35], [1, 2], 0.95) == 0, "the first fits better"
+    assert first([5.0, 4.8], [0.70, 0.35], [1, 2], 0.95) == 0, "the first has more authority"
+
+
+def test_the_last_of_a_row_of_updates_stands_first() -> None:
+    fused, times = np.array([5.2, 5.1, 5.0, 4.0]), np.array([1, 2, 3, 4])
+    added = later_first(fused, np.zeros(4), times, likeness(4, ab=0.95, bc=0.95, ac=0.95))
+    assert np.argsort(-(fused + added)).tolist() == [2, 1, 0, 3] and added[3] == 0

@@ -1,0 +1,124 @@
+"""What is measured of every eligible row, before late interaction looks at the best."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from models.layers import KINDS
+from service import lexical, ranking
+from service.corpus import Corpus, Floats, Mask, successors
+from service.plan import Plan, QueryMeaning
+from service.question import unread, wanted_marks
+from service.ranking import Evidence
+from service.strangers import names_stranger
+from service.versions import Versions
+from stores.words import is_code
+
+_MESSAGE = KINDS.index("message")
+
+
+def measure(
+    plan: Plan, corpus: Corpus, eligible: Mask, query: QueryMeaning | None, versions: Versions
+) -> Evidence:
+    """All that the first look at the rows gives; late interaction comes later."""
+    counts = _counted(plan.terms, corpus, eligible, versions)
+    alike = _alike(plan, counts, corpus, eligible, versions)
+    dense = corpus.cosines(None if query is None else query.encoding.vector)
+    versions.raise_heads(dense)
+    lengths = corpus.lengths * eligible
+    in_bare = [term in plan.bare_terms for term in plan.terms]
+    own = counts if all(in_bare) else counts[in_bare]
+    codes = [corpus.counts(name) for name in plan.identifiers]
+    messages = (corpus.all("kinds") == _MESSAGE) & eligible
+    previous = np.where(eligible & (corpus.previous >= 0) & eligible[corpus.previous], corpus.previous, -1)
+    chat = bool(messages.any())
+    following = successors(previous) if chat else previous
+    nothing = np.zeros(len(eligible), np.float32)
+    marks = _Marks(corpus)
+    body = lexical.bm25(own, lengths, eligible)
+    return Evidence(
+        eligible=eligible,
+        messages=messages,
+        dense=dense,
+        words=lexical.bm25(
+            lexical.with_previous(counts, previous), lexical.with_previous(lengths, previous), eligible
+        )
+        if chat
+        else (body if own is counts else lexical.bm25(counts, lengths, eligible)),
+        body=body,
+        session=_sessions(counts, lengths, corpus) if chat else nothing,
+        nearby=lexical.coverage(lexical.nearby(own, previous, following), eligible, 0) if chat else nothing,
+        coverage=lexical.coverage(counts, eligible),
+        identifiers=ranking.identifier_bonus(codes, [is_code(name) for name in plan.identifiers], eligible),
+        actor=_said_by(plan.actors, corpus),
+        date=plan.asked.date_match(corpus.all("times")) if plan.asked.dated else nothing,
+        marks=marks,
+        wanted=wanted_marks(plan.asked, plan.weights.message),
+        length=lengths,
+        previous=previous,
+        sessions=corpus.sessions,
+        answers=(previous >= 0)
+        & (marks["question"][previous] > 0)
+        & (corpus.speakers != corpus.speakers[previous])
+        if chat
+        else np.zeros(len(eligible), np.bool_),
+        unread=1.0 if query is None else unread(plan.bare, query.starts, latin=query.multilingual),
+        multilingual=query is not None and query.multilingual,
+        stranger=not plan.actors and names_stranger(corpus, eligible, plan.names, alike),
+        alike=alike,
+        respelled=len(alike) / max(1, len(plan.terms)),
+    )
+
+
+class _Marks(dict[str, Floats]):
+    """(n,) 0/1 for each mark, looked up when it is first asked for: mostly none is, outside chats."""
+
+    def __init__(self, corpus: Corpus):
+        super().__init__()
+        self._corpus = corpus
+
+    def __missing__(self, mark: str) -> Floats:
+        self[mark] = self._corpus.counts("~" + mark)
+        return self[mark]
+
+
+def _sessions(counts: Floats, lengths: Floats, corpus: Corpus) -> Floats:
+    """(n,) BM25 of each row's whole session."""
+    number = corpus.session_count
+    if not number:
+        return np.zeros(len(lengths), np.float32)
+    long = lexical.by_session(lengths[None], corpus.sessions, number)[0]
+    scores = lexical.bm25(lexical.by_session(counts, corpus.sessions, number), long, long > 0)
+    return np.where(corpus.sessions >= 0, scores[corpus.sessions], np.float32(0))
+
+
+def _said_by(named: Sequence[str], corpus: Corpus) -> Floats:
+    """(n,) 1 for rows of the one speaker who is named; nothing when several are."""
+    if len(named) != 1:
+        return np.zeros(len(corpus.rows), np.float32)
+    same = [place for place, actor in enumerate(corpus.actors) if actor.casefold() == named[0].casefold()]
+    return np.isin(corpus.speakers, same).astype(np.float32)
+
+
+def _counted(terms: Sequence[str], corpus: Corpus, eligible: Mask, versions: Versions) -> Floats:
+    """(T, n) how often each term stands in each eligible row."""
+    counts = np.zeros((len(terms), len(eligible)), np.float32)
+    for at, term in enumerate(terms):
+        counts[at] = corpus.counts(term)
+    versions.raise_heads(counts)
+    counts *= eligible
+    return counts
+
+
+def _alike(
+    plan: Plan, counts: Floats, corpus: Corpus, eligible: Mask, versions: Versions
+) -> dict[str, Floats]:
+    """(n,) for each term that no eligible row has how often what sounds like it stands there. `counts` (T, n)
+    are changed so."""
+    found = {}
+    for at, term in enumerate(plan.terms):
+        if term in plan.sounds and not counts[at].any():
+            alike = _counted(plan.sounds[term], corpus, eligible, versions)
+            if (known := alike.any(axis=1)).any():
+                found[term] = counts[at] = alike[known.argmax()]
+    return found
