@@ -81,7 +81,8 @@ def overruled(fused: Doubles, authority: Doubles, likeness: Doubles) -> Doubles:
     stands beneath those that have some, speak of the same subject and fit the query nearly as well.
     `likeness` (k, k) are their cosines with each other."""
     added = np.zeros(len(fused))
-    for at in np.flatnonzero(authority == 0).tolist():
+    ruled = (likeness[:, authority > 0] >= SAME_SUBJECT).any(axis=1)
+    for at in np.flatnonzero(ruled & (authority == 0)).tolist():
         ahead = fused[at] - fused
         over = (authority > 0) & (likeness[at] >= SAME_SUBJECT) & (ahead > 0) & (ahead <= NEARLY_AS_WELL)
         if over.any():
@@ -93,7 +94,8 @@ def later_first(fused: Doubles, authority: Doubles, times: NDArray[np.int64], li
     """What is added to `fused`, (k,) of the best rows, never below 0, so that of rows which say nearly the
     same, by the same authority, and fit the query as well as each other, the later one stands first."""
     raised = fused.copy()
-    for at in np.argsort(times, kind="stable").tolist():
+    alike = np.flatnonzero((likeness >= SAME_SENTENCE).sum(axis=1) > 1)  # not only to itself
+    for at in alike[np.argsort(times[alike], kind="stable")].tolist():
         ahead = raised - raised[at]
         earlier = (times < times[at]) & (authority == authority[at]) & (likeness[at] >= SAME_SENTENCE)
         earlier &= (ahead >= 0) & (ahead <= AS_WELL)

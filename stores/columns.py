@@ -44,15 +44,15 @@ class Columns:
             "authorities": bytearray(map(_AUTHORITY.__getitem__, column("source_authority"))),
             "statuses": bytearray([_STATUS[state.status] for state in states]),
             "confidences": array("f", [state.confidence for state in states]),
-            "valid_from": array("q", [_time(state.valid_from) for state in states]),
-            "valid_until": array("q", [_time(state.valid_until) for state in states]),
+            "valid_from": _times([state.valid_from for state in states]),
+            "valid_until": _times([state.valid_until for state in states]),
             "sensitive": bytearray([state.provenance.security_sensitive for state in states]),
             "pinned": bytearray([state.provenance.pinned_at is not None for state in states]),
             "consolidated": bytearray([state.provenance.stage == "consolidated" for state in states]),
-            "reviews": array("q", [_time(state.provenance.review_due_at) for state in states]),
+            "reviews": _times([state.provenance.review_due_at for state in states]),
             "sessions": _numbered(self.session_numbers, column("session_key")),
             "speakers": _numbered(self.speaker_numbers, column("actor")),
-            "times": array("q", [_time(at) for at in column("memory_at")]),
+            "times": _times(column("memory_at")),
             "created": array("q", column("gmt_created")),
             "lots": array("q", [_lot(id) for id in column("memory_id")]),
             "previous": array("q", [NO_ROW]) * len(records),
@@ -110,6 +110,10 @@ def _number(numbers: dict[str, int], name: str | None) -> int:
 
 def _lot(memory_id: str) -> int:
     return int(memory_id[-12:], 16)  # the random part of the id
+
+
+def _times(moments: Sequence[int | None]) -> "array[int]":
+    return array("q", [NO_TIME if at is None else at for at in moments])
 
 
 def _time(at: int | None) -> int:

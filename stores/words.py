@@ -195,13 +195,14 @@ class WordIndex:
         the time of appending each."""
         index = cls()
         # By functions written in C: this is most of the time of loading a large partition.
-        terms = "\n".join(text for text in documents if text).split("\n") if any(documents) else []
+        terms = "\n".join(filter(None, documents)).split("\n") if any(documents) else []
         sizes = [text.count("\n") + 1 if text else 0 for text in documents]
         numbers: defaultdict[str, int] = defaultdict(count().__next__)
         flat = np.fromiter(map(numbers.__getitem__, terms), np.int64, len(terms))
         rows = np.repeat(np.arange(len(documents)), sizes)
         words = np.array([term[0] not in NO_WORD for term in numbers], np.bool_)
-        index._lengths = array("I", np.bincount(rows[words[flat]], minlength=len(documents)).tolist())
+        lengths = np.bincount(rows[words[flat]], minlength=len(documents))
+        index._lengths = array("I", lengths.astype(np.uint32).tobytes())
         # By term, and the rows of each still in order; of 16 bits, numbers are sorted in linear time.
         order = np.argsort(flat.astype(np.min_scalar_type(len(numbers))), kind="stable")
         flat, rows = flat[order], rows[order]
