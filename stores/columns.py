@@ -54,7 +54,7 @@ class Columns:
             "speakers": _numbered(self.speaker_numbers, column("actor")),
             "times": _times(column("memory_at")),
             "created": array("q", column("gmt_created")),
-            "lots": array("q", [_lot(id) for id in column("memory_id")]),
+            "lots": _lots(column("memory_id")),
             "previous": array("q", [NO_ROW]) * len(records),
             "newer": array("q", [NO_ROW]) * len(records),
         }
@@ -110,6 +110,11 @@ def _number(numbers: dict[str, int], name: str | None) -> int:
 
 def _lot(memory_id: str) -> int:
     return int(memory_id[-12:], 16)  # the random part of the id
+
+
+def _lots(memory_ids: Sequence[str]) -> "array[int]":
+    tails = bytes.fromhex("".join([f"0000{memory_id[-12:]}" for memory_id in memory_ids]))
+    return array("q", np.frombuffer(tails, ">i8").astype(np.int64).tobytes())
 
 
 def _times(moments: Sequence[int | None]) -> "array[int]":

@@ -166,6 +166,7 @@ def stem(word: str) -> str:
 
 
 NO_WORD = "=~^"  # begins identifiers, marks and sounds
+_NEXT = "\0"  # between two rows' terms
 TERM_BYTES = 200  # the key and its places, roughly
 
 
@@ -195,12 +196,16 @@ class WordIndex:
         the time of appending each."""
         index = cls()
         # By functions written in C: this is most of the time of loading a large partition.
-        terms = "\n".join(filter(None, documents)).split("\n") if any(documents) else []
-        sizes = [text.count("\n") + 1 if text else 0 for text in documents]
+        terms = f"\n{_NEXT}\n".join(documents).split("\n")
         numbers: defaultdict[str, int] = defaultdict(count().__next__)
+        next_row, _ = (
+            numbers[_NEXT],
+            numbers[""],
+        )  # 0 and 1; no row has one of them, nor has a row without terms
         flat = np.fromiter(map(numbers.__getitem__, terms), np.int64, len(terms))
-        rows = np.repeat(np.arange(len(documents)), sizes)
-        words = np.array([term[0] not in NO_WORD for term in numbers], np.bool_)
+        rows, real = np.cumsum(flat == next_row), flat > 1
+        flat, rows = flat[real], rows[real]
+        words = np.array([term[:1] not in NO_WORD for term in numbers], np.bool_)
         lengths = np.bincount(rows[words[flat]], minlength=len(documents))
         index._lengths = array("I", lengths.astype(np.uint32).tobytes())
         # By term, and the rows of each still in order; of 16 bits, numbers are sorted in linear time.
