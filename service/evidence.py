@@ -1,6 +1,6 @@
 """What is measured of every eligible row, before late interaction looks at the best."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from service.strangers import names_stranger
 from service.versions import Versions
 from stores.words import is_code
 
+MOST_TERMS = 256  # counted in every row: as many numbers for each
 _MESSAGE = KINDS.index("message")
 
 
@@ -21,12 +22,13 @@ def measure(
     plan: Plan, corpus: Corpus, eligible: Mask, query: QueryMeaning | None, versions: Versions
 ) -> Evidence:
     """All that the first look at the rows gives; late interaction comes later."""
-    counts = _counted(plan.terms, corpus, eligible, versions)
-    alike = _alike(plan, counts, corpus, eligible, versions)
+    terms = _rarest(plan.terms, corpus, eligible)
+    counts = _counted(terms, corpus, eligible, versions)
+    alike = _alike(terms, plan.sounds, counts, corpus, eligible, versions)
     dense = corpus.cosines(None if query is None else query.encoding.vector)
     versions.raise_heads(dense)
     lengths = corpus.lengths * eligible
-    in_bare = [term in plan.bare_terms for term in plan.terms]
+    in_bare = [term in plan.bare_terms for term in terms]
     own = counts if all(in_bare) else counts[in_bare]
     codes = [corpus.counts(name) for name in plan.identifiers]
     messages = (corpus.all("kinds") == _MESSAGE) & eligible
@@ -66,7 +68,7 @@ def measure(
         multilingual=query is not None and query.multilingual,
         stranger=not plan.actors and names_stranger(corpus, eligible, plan.names, alike),
         alike=alike,
-        respelled=len(alike) / max(1, len(plan.terms)),
+        respelled=len(alike) / max(1, len(terms)),
     )
 
 
@@ -100,6 +102,15 @@ def _said_by(named: Sequence[str], corpus: Corpus) -> Floats:
     return np.isin(corpus.speakers, same).astype(np.float32)
 
 
+def _rarest(terms: Sequence[str], corpus: Corpus, eligible: Mask) -> Sequence[str]:
+    """The terms of a query; of one that is a page long those MOST_TERMS that tell most."""
+    if len(terms) <= MOST_TERMS:
+        return terms
+    documents = {term: corpus.documents(term, eligible) for term in terms}
+    kept = set(sorted(terms, key=lambda term: documents[term] or len(eligible) + 1)[:MOST_TERMS])
+    return [term for term in terms if term in kept]
+
+
 def _counted(terms: Sequence[str], corpus: Corpus, eligible: Mask, versions: Versions) -> Floats:
     """(T, n) how often each term stands in each eligible row."""
     counts = np.zeros((len(terms), len(eligible)), np.float32)
@@ -111,14 +122,19 @@ def _counted(terms: Sequence[str], corpus: Corpus, eligible: Mask, versions: Ver
 
 
 def _alike(
-    plan: Plan, counts: Floats, corpus: Corpus, eligible: Mask, versions: Versions
+    terms: Sequence[str],
+    sounds: Mapping[str, Sequence[str]],
+    counts: Floats,
+    corpus: Corpus,
+    eligible: Mask,
+    versions: Versions,
 ) -> dict[str, Floats]:
     """(n,) for each term that no eligible row has how often what sounds like it stands there. `counts` (T, n)
     are changed so."""
     found = {}
-    for at, term in enumerate(plan.terms):
-        if term in plan.sounds and not counts[at].any():
-            alike = _counted(plan.sounds[term], corpus, eligible, versions)
+    for at, term in enumerate(terms):
+        if term in sounds and not counts[at].any():
+            alike = _counted(sounds[term], corpus, eligible, versions)
             if (known := alike.any(axis=1)).any():
                 found[term] = counts[at] = alike[known.argmax()]
     return found

@@ -12,6 +12,9 @@ from service.weights import Weights
 from stores.marks import MARKS
 from stores.words import identifiers, query_sounds, query_terms
 
+# A query may be a page long, and each of its terms costs memory for every row.
+MOST_TERMS, MOST_IDENTIFIERS = 1024, 64
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -38,15 +41,17 @@ class Plan:
     ) -> "Plan":
         named = tuple(named_actors(request.query, actors))
         bare = without_actors(request.query, named)
+        terms = query_terms(request.query)[:MOST_TERMS]
+        sounds = query_sounds(request.query)
         return cls(
             request,
             bare,
             named,
             tuple(proper_names(bare)),
-            query_terms(request.query),
+            terms,
             frozenset(query_terms(bare)),
-            query_sounds(request.query),
-            tuple("=" + name for name in identifiers(request.query)),
+            {term: sounds[term] for term in terms if term in sounds},
+            tuple("=" + name for name in identifiers(request.query)[:MOST_IDENTIFIERS]),
             Asked.of(request.query),
             weights,
             recipe,

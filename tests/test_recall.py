@@ -1,12 +1,15 @@
 """A search over snapshots: filters, what is asked of the vectors, and what is found, without a server."""
 
+import tracemalloc
 from dataclasses import replace
+from string import ascii_lowercase
 from typing import Any
 
 import pytest
 
 from models.embedding import Encoder
 from models.requests import SearchMemories
+from service.evidence import MOST_TERMS
 from service.plan import Plan
 from service.question import without_actors
 from service.recall import Found, Result
@@ -220,6 +223,25 @@ def test_operators_and_wildcards_are_plain_text() -> None:
 def test_a_short_query_in_a_script_without_spaces_finds_its_memory(query: str, text: str) -> None:
     rows = hold([memory(text), memory("天气很冷"), memory("비가 온다")])
     assert texts(search(query, rows, encoder=None)) == [text]
+
+
+def test_of_a_page_of_words_the_rarest_count() -> None:
+    common = [f"{one}{other}um" for one in ascii_lowercase for other in ascii_lowercase]
+    rows = [memory(" ".join(common[at : at + 300]), at) for at in range(0, 500, 100)]
+    rows += [memory("the ferry to zanzibar", 601), memory("the ferry to oslo", 602)]
+    found = texts(search(" ".join([*common, "zanzibar"]), hold(rows), encoder=None, limit=20))
+    assert "the ferry to zanzibar" in found and "the ferry to oslo" not in found
+
+
+def test_a_page_of_words_takes_a_bounded_share_of_memory_for_each_row() -> None:
+    rows = [memory(f"note {number}", number) for number in range(2_000)]
+    held = hold(rows, without_vector=rows)
+    for query in ("".join(map(chr, range(0x4E00, 0x4E00 + 7_900))), " ".join(f"a-{n}" for n in range(1_300))):
+        tracemalloc.start()
+        assert search(query, held, encoder=None).hits == ()
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 4 * 4 * len(rows) * MOST_TERMS
 
 
 def test_a_very_long_query_finds_what_it_is_about() -> None:
