@@ -367,8 +367,8 @@ def test_without_a_model_one_word_in_eight_makes_a_row_relevant() -> None:
 
 
 def test_what_is_found_by_its_sound_is_judged_by_the_words_more_than_by_the_models() -> None:
-    rows = [Row(0, words=3.0, cosine=0.1), Row(1, cosine=0.9), Row(2, cosine=0.2), Row(3, cosine=0.1)]
-    looked = np.array([0.1, 0.9, 0.2, 0.1], np.float32)
+    rows = [Row(0, words=9.0, cosine=0.1), Row(1, cosine=0.9), *(Row(at, cosine=0.1) for at in range(2, 9))]
+    looked = np.array([0.1, 0.9, *[0.1] * 7], np.float32)
 
     def fused(respelled: float) -> np.ndarray:
         e = evidence(rows, multilingual=True, respelled=respelled)
