@@ -149,7 +149,8 @@ class Corpus:
             chunk[snapshot.owners[::-1]] = np.arange(len(snapshot.owners))[::-1]
             own = np.flatnonzero((rows >= start) & (rows < start + len(chunk)))
             own = own[chunk[rows[own] - start] >= 0]
-            found[own] = snapshot.vectors[chunk[rows[own] - start]]
+            if len(own):  # a partition without vectors has none of any dimension
+                found[own] = snapshot.vectors[chunk[rows[own] - start]]
         return found
 
     def eligible(self, filters: Filters) -> Mask:

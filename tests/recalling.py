@@ -76,7 +76,8 @@ def hold(
     chunks = [[] if one in without_vector else encoder.chunk(one.content) for one in memories]
     owners = np.repeat(np.arange(len(memories)), [len(of_one) for of_one in chunks])
     encodings = encoder.encode([chunk for of_one in chunks for chunk in of_one])
-    matrix = np.array([one.vector for one in encodings], np.float32).reshape(len(owners), encoder.dimensions)
+    matrix = np.array([one.vector for one in encodings], np.float32)
+    matrix = matrix.reshape(len(owners), encoder.dimensions if len(owners) else 0)  # as the ledger gives it
     pieces: dict[str, list[TokenCodes]] = {}
     for row, encoding in zip(owners, encodings, strict=True):
         pieces.setdefault(memories[row].memory_id, []).append(pack(encoding))

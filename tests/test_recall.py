@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from models.embedding import Encoder
+from models.memory import Memory
 from models.requests import SearchMemories
 from service.evidence import MOST_TERMS
 from service.plan import Plan
@@ -16,7 +17,19 @@ from service.recall import Found, Result
 from service.recall import search as run
 from service.trust import RECIPES
 from stores.changes import Change
-from tests.recalling import EVERYTHING, HASH, NOW, Held, hold, id_of, meaning_of, memory, search, texts
+from tests.recalling import (
+    EVERYTHING,
+    HASH,
+    NOW,
+    OF_ALL_LANGUAGES,
+    Held,
+    hold,
+    id_of,
+    meaning_of,
+    memory,
+    search,
+    texts,
+)
 
 pytest_plugins = ["tests.embedding_fixtures"]
 
@@ -119,16 +132,26 @@ def test_a_query_that_is_only_a_name_finds_what_they_said() -> None:
 # Rows
 
 
-def test_several_partitions_are_searched_like_one() -> None:
+@pytest.mark.parametrize("encoder", [HASH, OF_ALL_LANGUAGES])
+def test_several_partitions_are_searched_like_one(encoder: Encoder) -> None:
     rows = [
         memory(f"{what} tea in the {when}") for what in ("green", "black") for when in ("morning", "night")
     ]
     rows += [memory("turn one about tea", kind="message", session_key="s", session_position=0)]
     rows += [memory("turn two about milk", kind="message", session_key="s", session_position=1)]
-    whole = search("black tea", hold(rows), explain=True)
-    parts = search("black tea", hold(rows[:3]), hold(rows[3:]), explain=True)
+    whole = search("black tea", hold(rows), explain=True, encoder=encoder)
+    parts = search("black tea", hold(rows[:3]), hold(rows[3:]), explain=True, encoder=encoder)
     assert parts == whole
     assert texts(whole)[0].startswith("black tea")
+
+
+@pytest.mark.parametrize("unseen", [[], [memory("black tea at sea", 9)]])
+def test_a_partition_without_vectors_is_searched_beside_others(unseen: list[Memory]) -> None:
+    rows = [memory("black tea in the morning", 1), memory("green tea at night", 2, source_authority="team")]
+    parts = [hold(unseen, without_vector=unseen), hold(rows)]
+    for order in (parts, parts[::-1]):
+        found = texts(search("black tea", *order, encoder=OF_ALL_LANGUAGES))
+        assert set(found) == {one.content for one in (*rows, *unseen)}
 
 
 def test_the_order_of_rows_in_the_store_does_not_matter() -> None:
