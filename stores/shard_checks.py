@@ -8,20 +8,19 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from sqlalchemy import Connection, func, select
 
 from models.layers import HIDDEN
 from models.memory import Memory
 from models.scope import Scope
-from stores.chroma_check import unreached
 from stores.chroma_worker import digest
 from stores.findings import Finding
 from stores.ledger import Ledger
 from stores.ledger_checks import stored_fingerprint
+from stores.reach import without_copies
 from stores.refill import Shards, pointer
 from stores.schema import memories, outbox, vectors, versions
-from stores.vdb import WRITE_S, Vdb, VdbUnavailable
+from stores.vdb import WRITE_S, Vdb, VdbUnavailable, scope_key
 from stores.vdb_rows import record_from, record_of
 
 CHECK = "chroma"
@@ -29,9 +28,9 @@ SAMPLE = 16  # stored vectors that are looked for in each shard
 CLOSER = 256  # the same, where one of them was not found
 TOLERATED = 0.01  # share of them; an index loses one of some thousands by itself (chroma-core/chroma 7758)
 SHARDS = 16  # as many as `shard_of` has
-AMONG = 100  # rows among which a memory must be found
 AT_ONCE = 500  # records compared at once
 LOOKS = 3  # a shard that is filled anew meanwhile is looked at again, so often
+_NEAR = 1e-3  # cosine distance of a vector to itself, stored and rounded
 _ELSEWHERE = "nothing"  # a shard and a memory that there are not
 _MOVE = "Chroma answers for no shard: see the server's log; search and reads go on from the ledger"
 
@@ -98,8 +97,7 @@ class ShardChecks:
             await self._vdb.close_shard(before.name)
         rows = await self._vdb.rows(before.name)
         looked, blind = await self._blind(before, SAMPLE)
-        if blind:  # an index that was just loaded may miss what one loaded anew does not
-            await self._vdb.close_shard(before.name)
+        if blind:
             looked, blind = await self._blind(before, CLOSER)
         after = await asyncio.to_thread(self._expected, shard)
         found = list(self._differences(shard, before, after, rows))
@@ -117,8 +115,7 @@ class ShardChecks:
 
     async def _blind(self, before: Expected, most: int) -> tuple[int, set[str]]:
         """How many memories were looked for by their own vector, evenly over the order of writing, and those
-        of them that were not found. Of texts that stand there many times an index may lose all: they are
-        linked to each other only, and so are left out, unless it finds nothing at all."""
+        of them that were not found. Equal vectors stand for each other."""
         ids = [id for id in before.rows if id not in before.behind]
         sample = ids[:: max(1, len(ids) // most)][:most]
         fingerprint = before.fingerprint or ""
@@ -126,14 +123,13 @@ class ShardChecks:
             stored = await asyncio.to_thread(self._ledger.document_vectors, sample, fingerprint)
         except ValueError:  # bytes that are no vectors: the ledger's own check names them
             return 0, set()
-        if not stored:
-            return 0, set()
-        packed = np.stack([chunks[0] for chunks in stored.values()]).astype(np.float32).tobytes()
-        asked = list(stored)
-        blind = set(await self._vdb.ask(before.name, WRITE_S, unreached, asked, packed, AMONG))
-        if 0 < len(blind) < len(asked):
-            blind -= await asyncio.to_thread(self._ledger.repeated, blind)
-        return len(asked), blind
+        blind: set[str] = set()
+        for id, chunks in stored.items():
+            scope = scope_key(*before.every[id][0])
+            hits = await self._vdb.query(before.name, chunks[0], scope=scope, k=1, within=WRITE_S)
+            if not hits or hits[0][1] > _NEAR:
+                blind.add(id)
+        return len(stored), set(await without_copies(self._ledger, blind, len(stored)))
 
     async def _blame(self, shard: int, before: Expected, fault: VdbUnavailable) -> list[Finding]:
         """Whose fault it is: the shard's when it fails again, although Chroma answers otherwise; Chroma's

@@ -12,6 +12,7 @@ from stores.chroma_check import unreached
 from stores.embedding_run import EmbeddingRun, sample
 from stores.generations import Generation
 from stores.ledger import Ledger
+from stores.reach import without_copies
 from stores.vdb import WRITE_S, Vdb, VdbUnavailable, scope_key, shard_of
 from stores.vdb_rows import held
 
@@ -72,8 +73,7 @@ async def verify(
 
 
 async def _lost(ledger: Ledger, vdb: Vdb, directory: str, ids: list[str], fingerprint: str) -> list[str]:
-    """Those that do not find themselves, although they were put once more when they did not at first. Of
-    texts that stand there many times Chroma's index may lose all, put once more or not: they don't count."""
+    """Those that do not find themselves, although they were put once more when they did not at first."""
     missed: list[str] = []
     for start in range(0, len(ids), TOGETHER):
         missed += await _missed(ledger, vdb, directory, ids[start : start + TOGETHER], fingerprint, NEAR)
@@ -82,10 +82,7 @@ async def _lost(ledger: Ledger, vdb: Vdb, directory: str, ids: list[str], finger
         rows, _ = await asyncio.to_thread(held, ledger, missed, fingerprint)
         await vdb.put(directory, rows)
         missed = await _missed(ledger, vdb, directory, missed, fingerprint, FAR)
-    if len(missed) < len(ids):  # texts that stand there many times are linked to each other only
-        repeated = await asyncio.to_thread(ledger.repeated, missed)
-        missed = [id for id in missed if id not in repeated]
-    return missed
+    return await without_copies(ledger, missed, len(ids))
 
 
 async def _missed(
