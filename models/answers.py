@@ -282,7 +282,7 @@ class SearchAnswer(Timed):
 @_closed
 class ListAnswer(Timed):
     memories: list[MemoryFields]
-    next_cursor: Annotated[str | None, Field(description="Pass it as `cursor` for the next page; else null")]
+    next_cursor: Annotated[str | None, Field(description="`cursor` of the next page; null at the end")]
     total: Annotated[int, Field(description="How many match in all")]
 
 

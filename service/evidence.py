@@ -1,11 +1,11 @@
 """What is measured of every eligible row, before late interaction looks at the best."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from models.layers import KINDS
-from service import lexical, ranking
+from service import lexical
 from service.corpus import Corpus, Floats, Mask, successors
 from service.plan import Plan, QueryMeaning
 from service.question import unread, wanted_marks
@@ -14,7 +14,10 @@ from service.strangers import names_stranger
 from service.versions import Versions
 from stores.words import is_code
 
-MOST_TERMS = 256  # counted in every row: as many numbers for each
+COUNTED_TERMS = 256  # of a query that is a page long: each costs a number for every row
+# An identifier that only one memory has wins: no z-score of N rows is above the root of N.
+SOLE_IDENTIFIER = 10_000.0
+SHARED_CODE = 0.5  # settles what is nearly equal; more gains nothing, and less is no loss either
 _MESSAGE = KINDS.index("message")
 
 
@@ -23,8 +26,12 @@ def measure(
 ) -> Evidence:
     """All that the first look at the rows gives; late interaction comes later."""
     terms = _rarest(plan.terms, corpus, eligible)
-    counts = _counted(terms, corpus, eligible, versions)
-    alike = _alike(terms, plan.sounds, counts, corpus, eligible, versions)
+
+    def counted(some: Sequence[str]) -> Floats:
+        return _counted(some, corpus, eligible, versions)
+
+    counts = counted(terms)
+    alike = _alike(terms, plan.sounds, counts, counted)
     dense = corpus.cosines(None if query is None else query.encoding.vector)
     versions.raise_heads(dense)
     lengths = corpus.lengths * eligible
@@ -51,7 +58,7 @@ def measure(
         session=_sessions(counts, lengths, corpus) if chat else nothing,
         nearby=lexical.coverage(lexical.nearby(own, previous, following), eligible, 0) if chat else nothing,
         coverage=lexical.coverage(counts, eligible),
-        identifiers=ranking.identifier_bonus(codes, [is_code(name) for name in plan.identifiers], eligible),
+        identifiers=identifier_bonus(codes, [is_code(name) for name in plan.identifiers], eligible),
         actor=_said_by(plan.actors, corpus),
         date=plan.asked.date_match(corpus.all("times")) if plan.asked.dated else nothing,
         marks=marks,
@@ -70,6 +77,16 @@ def measure(
         alike=alike,
         respelled=len(alike) / max(1, len(terms)),
     )
+
+
+def identifier_bonus(counts: Sequence[Floats], codes: Sequence[bool], eligible: Mask) -> Floats:
+    """The bonus for exact identifiers, in standard deviations. `counts` has one array an identifier and
+    `codes` whether it is one wherever it stands: `well-known` in two memories says little."""
+    bonus = np.zeros(len(eligible), np.float32)
+    for own, code in zip(counts, codes, strict=True):
+        present = (own > 0) & eligible
+        bonus += present * (SOLE_IDENTIFIER if present.sum() == 1 else SHARED_CODE * code)
+    return bonus
 
 
 class _Marks(dict[str, Floats]):
@@ -103,11 +120,11 @@ def _said_by(named: Sequence[str], corpus: Corpus) -> Floats:
 
 
 def _rarest(terms: Sequence[str], corpus: Corpus, eligible: Mask) -> Sequence[str]:
-    """The terms of a query; of one that is a page long those MOST_TERMS that tell most."""
-    if len(terms) <= MOST_TERMS:
+    """The terms of a query; of one that is a page long those COUNTED_TERMS that tell most."""
+    if len(terms) <= COUNTED_TERMS:
         return terms
     documents = {term: corpus.documents(term, eligible) for term in terms}
-    kept = set(sorted(terms, key=lambda term: documents[term] or len(eligible) + 1)[:MOST_TERMS])
+    kept = set(sorted(terms, key=lambda term: documents[term] or len(eligible) + 1)[:COUNTED_TERMS])
     return [term for term in terms if term in kept]
 
 
@@ -125,16 +142,14 @@ def _alike(
     terms: Sequence[str],
     sounds: Mapping[str, Sequence[str]],
     counts: Floats,
-    corpus: Corpus,
-    eligible: Mask,
-    versions: Versions,
+    counted: Callable[[Sequence[str]], Floats],
 ) -> dict[str, Floats]:
     """(n,) for each term that no eligible row has how often what sounds like it stands there. `counts` (T, n)
     are changed so."""
     found = {}
     for at, term in enumerate(terms):
         if term in sounds and not counts[at].any():
-            alike = _counted(sounds[term], corpus, eligible, versions)
+            alike = counted(sounds[term])
             if (known := alike.any(axis=1)).any():
                 found[term] = counts[at] = alike[known.argmax()]
     return found

@@ -12,7 +12,7 @@ from service.weights import Weights
 from stores.marks import MARKS
 from stores.words import identifiers, query_sounds, query_terms
 
-# A query may be a page long, and each of its terms costs memory for every row.
+# A query may be a page long. So many of its terms are looked up, and its identifiers.
 MOST_TERMS, MOST_IDENTIFIERS = 1024, 64
 
 

@@ -4,7 +4,7 @@ All arrays have one element a row. Statistics are taken over the eligible rows o
 tenant's rows nor filtered ones ever move a score.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,9 +18,6 @@ Doubles = NDArray[np.float64]
 Rows = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
-# An identifier that only one memory has wins: no z-score of N rows is above the root of N.
-SOLE_IDENTIFIER = 10_000.0
-SHARED_CODE = 0.5  # settles what is nearly equal; more gains nothing, and less is no loss either
 LATE_SHARE = 0.6  # of late interaction in what a row says, beside its words
 # What late interaction hands to the words, for the part of a query that the model does not read; the cosine
 # hands over all. One that reads all languages gets all of it. For what is written otherwise, what both do.
@@ -126,8 +123,10 @@ def last_stage(e: Evidence, weights: Weights, late: Floats, sample: Mask) -> dic
     late_weight: Doubles = np.where(chat, m["late"], p["late"])
     dense_weight: Doubles = np.where(chat, 0.0, p["dense"])
     words_weight: Doubles = np.where(chat, 0.0, p["words"]) + blind * dense_weight
-    dense_weight = dense_weight + e.multilingual * unread * late_weight
-    words_weight = words_weight + (not e.multilingual) * unread * late_weight
+    if e.multilingual:
+        dense_weight = dense_weight + unread * late_weight
+    else:
+        words_weight = words_weight + unread * late_weight
     handed = np.where(chat, 0.0, RESPELLED * e.respelled)
     words_weight = words_weight + handed * (late_weight + dense_weight)
     late_weight, dense_weight = (1 - handed) * late_weight, (1 - handed) * dense_weight
@@ -167,16 +166,6 @@ def best_of_session(values: Doubles, sessions: Rows, eligible: Mask) -> Floats:
     mean = total / np.maximum(np.bincount(of[top], minlength=number), 1)
     result[rows] = mean[sessions[rows]]
     return result
-
-
-def identifier_bonus(counts: Sequence[Floats], codes: Sequence[bool], eligible: Mask) -> Floats:
-    """The bonus for exact identifiers, in standard deviations. `counts` has one array an identifier and
-    `codes` whether it is one wherever it stands: `well-known` in two memories says little."""
-    bonus = np.zeros(len(eligible), np.float32)
-    for own, is_code in zip(counts, codes, strict=True):
-        present = (own > 0) & eligible
-        bonus += present * (SOLE_IDENTIFIER if present.sum() == 1 else SHARED_CODE * is_code)
-    return bonus
 
 
 def pool(first: Doubles, eligible: Mask, size: int) -> NDArray[np.intp]:

@@ -106,6 +106,8 @@ def _beside_others(
 ) -> dict[str, ranking.Doubles]:
     """(n,) each: what the best rows gain and lose by what the others among them say."""
     rows = ranking.pool(fused, eligible, late.POOL)
+    # Of a flood that ties some: each is compared with each. Which ones goes by their ids, not by their place.
+    rows = rows[np.lexsort((corpus.all("lots")[rows], -fused[rows]))][: late.POOL]
     vectors = corpus.first_vectors(rows)
     likeness = np.round(vectors @ vectors.T, 4).astype(np.float64)  # BLAS rounds a row by its place
     later, overruled = np.zeros(len(fused)), np.zeros(len(fused))

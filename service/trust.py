@@ -81,10 +81,10 @@ def overruled(fused: Doubles, authority: Doubles, likeness: Doubles) -> Doubles:
     stands beneath those that have some, speak of the same subject and fit the query nearly as well.
     `likeness` (k, k) are their cosines with each other."""
     added = np.zeros(len(fused))
-    ruled = (likeness[:, authority > 0] >= SAME_SUBJECT).any(axis=1)
-    for at in np.flatnonzero(ruled & (authority == 0)).tolist():
+    rules = (likeness >= SAME_SUBJECT) & (authority > 0)
+    for at in np.flatnonzero(rules.any(axis=1) & (authority == 0)).tolist():
         ahead = fused[at] - fused
-        over = (authority > 0) & (likeness[at] >= SAME_SUBJECT) & (ahead > 0) & (ahead <= NEARLY_AS_WELL)
+        over = rules[at] & (ahead > 0) & (ahead <= NEARLY_AS_WELL)
         if over.any():
             added[at] = fused[over].min() - OVER_LOSER - fused[at]
     return added
@@ -94,10 +94,11 @@ def later_first(fused: Doubles, authority: Doubles, times: NDArray[np.int64], li
     """What is added to `fused`, (k,) of the best rows, never below 0, so that of rows which say nearly the
     same, by the same authority, and fit the query as well as each other, the later one stands first."""
     raised = fused.copy()
-    alike = np.flatnonzero((likeness >= SAME_SENTENCE).sum(axis=1) > 1)  # not only to itself
-    for at in alike[np.argsort(times[alike], kind="stable")].tolist():
+    alike = likeness >= SAME_SENTENCE
+    several = np.flatnonzero(alike.sum(axis=1) > 1)  # not only itself
+    for at in several[np.argsort(times[several], kind="stable")].tolist():
         ahead = raised - raised[at]
-        earlier = (times < times[at]) & (authority == authority[at]) & (likeness[at] >= SAME_SENTENCE)
+        earlier = alike[at] & (times < times[at]) & (authority == authority[at])
         earlier &= (ahead >= 0) & (ahead <= AS_WELL)
         if earlier.any():
             raised[at] = raised[earlier].max() + OVER_LOSER

@@ -109,10 +109,11 @@ def _number(numbers: dict[str, int], name: str | None) -> int:
 
 
 def _lot(memory_id: str) -> int:
-    return int(memory_id[-12:], 16)  # the random part of the id
+    return _lots([memory_id])[0]
 
 
 def _lots(memory_ids: Sequence[str]) -> "array[int]":
+    """The random part of each id, as a number."""
     tails = bytes.fromhex("".join([f"0000{memory_id[-12:]}" for memory_id in memory_ids]))
     return array("q", np.frombuffer(tails, ">i8").astype(np.int64).tobytes())
 

@@ -177,9 +177,9 @@ class Ledger:
         older analyzer wrote are written again, so that the next load is as fast as any."""
         with self.snapshot() as connection:
             stored = load_partition(connection, partition, fingerprint)
+        ids, terms = stored.memories.column("memory_id"), stored.terms
         for start in range(0, len(stored.analysed), VARIABLES):
             rows = stored.analysed[start : start + VARIABLES]
-            ids, terms = stored.memories.column("memory_id"), stored.terms
             self.submit(partial(_write_terms, [{"id": ids[row], "words": terms[row]} for row in rows]))
         return stored
 

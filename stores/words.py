@@ -198,12 +198,9 @@ class WordIndex:
         # By functions written in C: this is most of the time of loading a large partition.
         terms = f"\n{_NEXT}\n".join(documents).split("\n")
         numbers: defaultdict[str, int] = defaultdict(count().__next__)
-        next_row, _ = (
-            numbers[_NEXT],
-            numbers[""],
-        )  # 0 and 1; no row has one of them, nor has a row without terms
+        next_row, nothing = numbers[_NEXT], numbers[""]  # what a row without terms has is no term
         flat = np.fromiter(map(numbers.__getitem__, terms), np.int64, len(terms))
-        rows, real = np.cumsum(flat == next_row), flat > 1
+        rows, real = np.cumsum(flat == next_row), flat > nothing
         flat, rows = flat[real], rows[real]
         words = np.array([term[:1] not in NO_WORD for term in numbers], np.bool_)
         lengths = np.bincount(rows[words[flat]], minlength=len(documents))

@@ -11,6 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from service import ranking
+from service.evidence import SHARED_CODE, SOLE_IDENTIFIER, identifier_bonus
 from service.ranking import Evidence, Order
 from service.relevance import absolute_relevance
 from service.weights import Weights
@@ -48,7 +49,7 @@ def evidence(rows: Sequence[Row], **given: Any) -> Evidence:
         "session": zeros,
         "nearby": zeros,
         "coverage": np.array([row.coverage for row in rows], np.float32),
-        "identifiers": ranking.identifier_bonus([named], [True], eligible),
+        "identifiers": identifier_bonus([named], [True], eligible),
         "actor": zeros,
         "date": zeros,
         "marks": dict.fromkeys(MARKS, zeros),
@@ -287,10 +288,10 @@ def test_late_interaction_of_rows_outside_the_sample_moves_only_themselves(
 
 def test_a_compound_of_words_that_two_memories_have_gives_no_bonus() -> None:
     present, everyone = np.array([1, 1, 0], np.float32), np.ones(3, bool)
-    assert not ranking.identifier_bonus([present], [False], everyone).any()
-    assert ranking.identifier_bonus([present], [True], everyone)[0] == ranking.SHARED_CODE
-    sole = ranking.identifier_bonus([present], [False], np.array([True, False, True]))
-    assert sole.tolist() == [ranking.SOLE_IDENTIFIER, 0, 0]
+    assert not identifier_bonus([present], [False], everyone).any()
+    assert identifier_bonus([present], [True], everyone)[0] == SHARED_CODE
+    sole = identifier_bonus([present], [False], np.array([True, False, True]))
+    assert sole.tolist() == [SOLE_IDENTIFIER, 0, 0]
 
 
 @given(st.floats(-1, 1), st.floats(0, 1), st.floats(-1, 1), st.booleans(), st.floats(0, 0.5))

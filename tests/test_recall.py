@@ -10,7 +10,7 @@ import pytest
 from models.embedding import Encoder
 from models.memory import Memory
 from models.requests import SearchMemories
-from service.evidence import MOST_TERMS
+from service.evidence import COUNTED_TERMS
 from service.plan import Plan
 from service.question import without_actors
 from service.recall import Found, Result
@@ -264,7 +264,17 @@ def test_a_page_of_words_takes_a_bounded_share_of_memory_for_each_row() -> None:
         assert search(query, held, encoder=None).hits == ()
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-        assert peak < 4 * 4 * len(rows) * MOST_TERMS
+        assert peak < 4 * 4 * len(rows) * COUNTED_TERMS
+
+
+def test_a_flood_of_rows_that_tie_is_not_compared_each_with_each() -> None:
+    rows = [memory(f"tea {number}", number, source_authority="team") for number in range(4_000)]
+    held = hold(rows, without_vector=rows)
+    tracemalloc.start()
+    assert len(search("tea", held, encoder=OF_ALL_LANGUAGES, limit=10).hits) == 10
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 4 * len(rows) ** 2 / 4, "a quarter of what one comparison of each with each would take"
 
 
 def test_a_very_long_query_finds_what_it_is_about() -> None:
