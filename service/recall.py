@@ -94,7 +94,8 @@ def search(
         plan.request.limit,
         lambda row: corpus.rows[row].seq,  # the later written first
         cache(lambda row: _same(corpus.rows[row])),
-        lambda row: (current[row], trusted["authority"][row]),
+        # One that was superseded keeps to its own place, which is beneath what replaced it.
+        lambda row: trusted["authority"][row] if current[row] else -1.0,
     )
     nearer = dict(zip(versions.heads.tolist(), versions.olds.tolist(), strict=True))
     hits = tuple(_found(plan, evidence, corpus, order, place, nearer) for place in range(len(order.rows)))

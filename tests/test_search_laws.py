@@ -162,6 +162,16 @@ def test_a_superseded_row_is_never_above_what_replaced_it(
                 assert order.index(hit.memory.memory_id) > order.index(newer)
 
 
+def test_of_equal_texts_that_were_superseded_none_stands_above_its_successor() -> None:
+    query, told = "green tea", "green tea at the harbour"
+    best = memory(f"{query} {query}", source_authority="policy", confidence=0.95)
+    first = memory(told, status="superseded", superseded_by=(best.memory_id,), confidence=0.95)
+    worst = memory("milk", confidence=0.0)
+    second = memory(told, status="superseded", superseded_by=(worst.memory_id,), source_authority="policy")
+    order = ids(found(query, [best, first, worst, second]))
+    assert order == [one.memory_id for one in (best, first, worst)]
+
+
 @given(
     queries, partitions(), options, st.sampled_from(["ERR-9001", "a-b", "C:\\repo\\x.py", "v2"]), st.data()
 )
