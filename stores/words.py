@@ -46,6 +46,7 @@ _INSIDE = re.compile(r"\w[-_./\\:@#+~$%=&]+\w|[a-z]\d|\d[a-z]")
 _ABBREVIATION = re.compile(r"(?:[^\W\d_]\.)+[^\W\d_]")  # e.g, U.S: the last dot is stripped already
 _HYPHENED = re.compile(r"(?<!\w)[^\W\d_]++(?:-[^\W\d_]++)+")  # in linear time, whatever the text
 _CODE = re.compile(r"([a-z]{1,6})[-_ ]?(\d{2,12})")
+_CODE_APART = re.compile(r"(?<![\w-])([a-z]{1,6})\s(\d{2,12})(?!\w)")
 _STEMMERS = {
     "latin": snowballstemmer.stemmer("english"),
     "cyrillic": snowballstemmer.stemmer("russian"),
@@ -103,6 +104,11 @@ def identifiers(text: str) -> tuple[str, ...]:
     return tuple(
         dict.fromkeys([*found, *(_CODE.sub(r"\1\2", name) for name in found if _CODE.fullmatch(name))])
     )
+
+
+def codes_apart(query: str) -> tuple[str, ...]:
+    """What may be a code in two words, as `identifiers` gives one that is written in one: `ERR 4711`."""
+    return tuple(dict.fromkeys("".join(match.groups()) for match in _CODE_APART.finditer(_folded(query))))
 
 
 def is_code(name: str, digits: int = 1) -> bool:

@@ -207,7 +207,7 @@ def test_the_fingerprint_names_both_models_and_what_was_made_of_them(
 ) -> None:
     assert encoder.name == TWIN == "all-MiniLM-L6-v2+multilingual-e5-small"
     assert encoder.dimensions == 384
-    assert encoder.fingerprint == f"{TWIN}:384:centred-int8-nmt:5a53342c04a86abc"
+    assert encoder.fingerprint == f"{TWIN}:384:centred-q4-nmt:2d1ab644869c68fa"
     assert encoder.fingerprint != onnx_encoder.fingerprint
 
 
@@ -287,14 +287,17 @@ def test_the_file_of_the_weights_is_read_whole_and_in_rows() -> None:
     np.testing.assert_array_equal(some[7:9], file.words(1_007, 2))
     assert np.isfinite(file.words(words - 1, 1)).all()
     assert {value.dtype for value in file.state().values()} == {np.dtype(np.float32)}
+    codes, scales = file.coded(name := "encoder.layer.0.attention.self.key.weight")
+    values = np.stack([codes & 15, codes >> 4], axis=2).reshape(len(scales), 32).astype(np.float32) - 8
+    np.testing.assert_array_equal((values * scales[:, None]).reshape(-1), file.state()[name])
     made = tokenizer(file)
     made.encode_special_tokens = True
     assert made.encode("query: green tea").ids == [0, 41, 1294, 12, 50997, 26156, 2]
 
 
 def test_an_export_that_differs_too_much_gets_no_name(tmp_path: Path) -> None:
-    with pytest.raises(ExportRefused, match=r"8 bits differ, cosine 0\.99"):
-        export_vectors(tmp_path / "onnx", find_weights(), least_cosine=0.9999)
+    with pytest.raises(ExportRefused, match=r"the export differs, cosine 0\.999"):
+        export_vectors(tmp_path / "onnx", find_weights(), least_cosine=0.99999)
     assert list((tmp_path / "onnx").iterdir()) == []
 
 

@@ -217,6 +217,21 @@ def test_an_identifier_of_one_memory_is_found_first_with_a_score_of_1(name: str)
     assert "identifier" in best.matched_by
 
 
+@pytest.mark.parametrize("asked", ["PX 0831", "px0831", "px-0831"])
+def test_a_code_is_found_first_however_its_parts_are_joined(asked: str) -> None:
+    rows = [memory(f"the nightly deployment of the payments service failed {n}") for n in range(20)]
+    named = memory("PX-0831: out of disk")
+    query = f"why did the nightly deployment of the payments service fail with {asked}?"
+    best: Found = search(query, hold([*rows, named])).hits[0]
+    assert (best.memory, best.score) == (named, 1.0)
+    assert "identifier" in best.matched_by
+
+
+def test_a_word_before_a_number_is_no_code_that_must_be_there() -> None:
+    rows = [memory("the budget of the year was kept"), memory("all is well")]
+    assert texts(search("how was the budget in 2024", hold(rows)))[0] == rows[0].content
+
+
 def test_a_code_that_two_memories_have_is_relevant_in_both() -> None:
     rows = [memory("ERR-4711 means a full disk"), memory("ERR-4711 was seen again"), memory("all is well")]
     query = "why did everything at the harbour stop so suddenly last winter, ERR-4711?"

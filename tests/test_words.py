@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stores.marks import marks
-from stores.words import WordIndex, analyze, identifiers, is_code, query_terms, stem
+from stores.words import WordIndex, analyze, codes_apart, identifiers, is_code, query_terms, stem
 
 
 def meet(query: str, text: str) -> bool:
@@ -122,6 +122,11 @@ def test_a_code_is_also_kept_as_people_type_it() -> None:
     assert identifiers("ERR-4711") == ("err-4711", "err4711")
     assert identifiers("err4711") == ("err4711",)
     assert identifiers("well-known") == ("well-known",)
+
+
+def test_a_code_may_be_asked_for_in_two_words() -> None:
+    assert codes_apart("Why ERR 4711, and what of px 0831?") == ("err4711", "px0831")
+    assert codes_apart("ERR-4711 and terror 4711th, deployments 4711, x 1") == ()
 
 
 def test_case_and_width_of_an_identifier_do_not_count() -> None:
