@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 MODEL := models/weights/onnx/all-MiniLM-L6-v2+multilingual-e5-small/vectors/export.json
 
-.PHONY: serve test bench soak docs lint lock clean
+.PHONY: serve test bench soak laws docs lint lock clean
 
 serve: $(MODEL)
 	$(BIN)/brain serve
@@ -22,6 +22,11 @@ bench: $(MODEL)
 ROUNDS ?= 200
 soak: $(VENV)/installed
 	$(BIN)/python -m tests.faults.soak --rounds $(ROUNDS)
+
+# Counterexamples to the laws, looked for at random among twenty times as many cases as the suite tries.
+LAWS := search_laws ranking late lexical trust words spelling token_codes records history_rules
+laws: $(VENV)/installed
+	$(BIN)/python -m pytest -n 2 --hypothesis-profile explore $(LAWS:%=tests/test_%.py)
 
 # The generated parts of docs/, from the registry, the settings, the errors and the command line.
 docs: $(VENV)/installed

@@ -153,7 +153,7 @@ def test_the_page_on_security_names_every_rule_and_shows_the_present_figures() -
     assert table() in page
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=2 * settings().max_examples)
 @given(st.text())
 def test_any_text_can_be_scanned_and_always_with_the_same_result(text: str) -> None:
     assert scan(text) == scan(text)

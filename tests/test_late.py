@@ -45,7 +45,7 @@ sizes = st.lists(st.integers(0, 12), max_size=7)
 
 
 @given(st.integers(0, 10_000), st.integers(1, 9), sizes)
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=settings().max_examples * 3 // 5)
 def test_maxsim_is_the_weighted_mean_of_the_best_cosines(seed: int, pieces: int, memories: list[int]) -> None:
     query, chunks = asked(seed, pieces), [chunk(seed + at, size) for at, size in enumerate(memories)]
     expected = [naive(query, one) if len(one.codes) else np.nan for one in chunks]
@@ -55,7 +55,7 @@ def test_maxsim_is_the_weighted_mean_of_the_best_cosines(seed: int, pieces: int,
 
 
 @given(st.integers(0, 10_000), st.integers(1, 9), sizes, st.randoms(use_true_random=False))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=settings().max_examples * 3 // 5)
 def test_neither_the_order_nor_the_company_of_memories_changes_a_bit(
     seed: int, pieces: int, memories: list[int], random: Random
 ) -> None:
@@ -93,7 +93,6 @@ def test_length_costs_what_is_no_message_and_costs_a_message_nothing() -> None:
 
 
 @given(st.lists(st.integers(0, 2**48 - 1), min_size=1, max_size=120, unique=True), st.data())
-@settings(deadline=None)
 def test_the_sample_is_the_same_rows_in_any_order(lots: list[int], data: st.DataObject) -> None:
     eligible = np.array(data.draw(st.lists(st.booleans(), min_size=len(lots), max_size=len(lots))))
     order = np.array(data.draw(st.permutations(range(len(lots)))))

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -31,7 +31,6 @@ def counted(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @given(counted())
-@settings(deadline=None)
 def test_bm25_is_the_published_formula(given: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
     counts, lengths, eligible = given
     total = int(eligible.sum())
@@ -47,7 +46,6 @@ def test_bm25_is_the_published_formula(given: tuple[np.ndarray, np.ndarray, np.n
 
 
 @given(counted())
-@settings(deadline=None)
 def test_coverage_is_the_idf_weighted_share_of_the_words(
     given: tuple[np.ndarray, np.ndarray, np.ndarray],
 ) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from service import ranking
@@ -102,7 +102,6 @@ def corpora(draw: st.DrawFn, copies: bool = False) -> list[Row]:
 
 
 @given(corpora(copies=True))
-@settings(deadline=None)
 def test_scores_lie_in_0_to_1_and_never_rise_down_the_list(rows: list[Row]) -> None:
     scores = [score for _, score in found(rows, 0.0)]
     assert all(0 <= score <= 1 for score in scores)
@@ -110,7 +109,6 @@ def test_scores_lie_in_0_to_1_and_never_rise_down_the_list(rows: list[Row]) -> N
 
 
 @given(corpora(), st.integers(1, 8))
-@settings(deadline=None)
 def test_the_best_few_are_the_head_of_the_whole_order_with_the_same_scores(
     rows: list[Row], limit: int
 ) -> None:
@@ -118,7 +116,6 @@ def test_the_best_few_are_the_head_of_the_whole_order_with_the_same_scores(
 
 
 @given(corpora(copies=True), st.integers(1, 8))
-@settings(deadline=None)
 def test_of_copies_the_best_takes_the_one_place(rows: list[Row], limit: int) -> None:
     whole = [id for id, _ in found([*rows], 0.0)]
     keys = [rows[id].key for id in whole if rows[id].key is not None]
@@ -127,20 +124,17 @@ def test_of_copies_the_best_takes_the_one_place(rows: list[Row], limit: int) -> 
 
 
 @given(corpora(copies=True), st.randoms(use_true_random=False))
-@settings(deadline=None)
 def test_the_order_of_rows_in_the_store_does_not_matter(rows: list[Row], random: Random) -> None:
     assert found(rows) == found(random.sample(rows, len(rows)))
 
 
 @given(corpora(copies=True))
-@settings(deadline=None)
 def test_rows_that_are_not_eligible_change_nothing(rows: list[Row]) -> None:
     assume(any(row.eligible for row in rows))
     assert found(rows) == found([row for row in rows if row.eligible])
 
 
 @given(corpora())
-@settings(deadline=None)
 def test_all_eligible_rows_that_share_anything_with_the_query_are_found_without_a_floor(
     rows: list[Row],
 ) -> None:
@@ -151,7 +145,6 @@ def test_all_eligible_rows_that_share_anything_with_the_query_are_found_without_
 
 
 @given(corpora(), st.integers(0, 11))
-@settings(deadline=None)
 def test_an_identifier_that_one_memory_has_puts_it_first_with_a_score_of_1(
     rows: list[Row], number: int
 ) -> None:
@@ -271,7 +264,6 @@ def test_what_only_chats_have_moves_no_memory() -> None:
 
 
 @given(corpora(), st.lists(st.none() | st.floats(-1, 1, width=32), min_size=12, max_size=12))
-@settings(deadline=None)
 def test_late_interaction_of_rows_outside_the_sample_moves_only_themselves(
     rows: list[Row], scores: list[float | None]
 ) -> None:

@@ -18,7 +18,7 @@ from tests.recalling import EVERYTHING, HASH, NOW, OF_ALL_LANGUAGES, hold, id_of
 WORDS = "green tea milk harbour deploy night ERR-4711 err-4712 well-known yesterday Ann three?".split()
 DAY = 24 * 3600 * 1000
 ALL = ["active", "superseded"]
-quick = settings(deadline=None, max_examples=60)
+quick = settings(max_examples=settings().max_examples * 3 // 5)
 
 contents = st.lists(st.sampled_from(WORDS), min_size=1, max_size=6).map(" ".join)
 queries = st.lists(st.sampled_from(WORDS), min_size=1, max_size=5).map(" ".join)

@@ -1,7 +1,7 @@
 """Names in another spelling or script: found by how they sound, where nobody writes them as asked."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stores.words import analyze, query_sounds
@@ -88,7 +88,6 @@ def test_an_earlier_version_that_has_the_word_is_a_spelling_too() -> None:
 
 
 @given(st.text(max_size=80))
-@settings(deadline=None)
 def test_a_name_sounds_alike_in_a_memory_and_in_a_query(text: str) -> None:
     told = {term for term in analyze(text) if term[0] == "^"}
     asked = {sound for own in query_sounds(text).values() for sound in own}

@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from models.embedding import Encoding, OnnxEncoder, normalise
@@ -50,7 +50,6 @@ def test_every_process_has_the_same_directions() -> None:
 
 
 @given(st.integers(0, 10_000), st.integers(1, 20), st.sampled_from([8, 64, 128]))
-@settings(deadline=None)
 def test_of_small_models_only_rounding_is_lost(seed: int, pieces: int, dimensions: int) -> None:
     vectors = normalise(np.random.default_rng(seed).normal(size=(pieces, dimensions)))
     packed = unpacked(pack(encoding(vectors)))

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from models.authority import AUTHORITIES
@@ -145,7 +145,6 @@ def test_a_head_that_is_not_eligible_or_not_there_lowers_nothing() -> None:
 
 
 @given(st.data())
-@settings(deadline=None)
 def test_no_replaced_row_is_above_what_replaced_it(data: st.DataObject) -> None:
     size = data.draw(st.integers(1, 9))
     names = [str(number) for number in range(size)]
@@ -222,7 +221,6 @@ def test_a_side_that_is_not_eligible_decides_nothing() -> None:
 
 
 @given(st.data())
-@settings(deadline=None)
 def test_raising_authority_or_confidence_lowers_no_row_of_a_conflict(data: st.DataObject) -> None:
     size = data.draw(st.integers(2, 6))
     numbers = st.integers(0, size - 1)

@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stores.marks import marks
@@ -150,7 +150,6 @@ def test_only_what_has_a_digit_is_a_code() -> None:
 
 
 @given(st.text(max_size=300))
-@settings(deadline=None)
 def test_every_text_has_terms_that_it_meets_itself(text: str) -> None:
     terms = analyze(text)
     named, marked = {"=" + name for name in identifiers(text)}, {"~" + mark for mark in marks(text)}
