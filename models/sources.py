@@ -45,8 +45,8 @@ def source_key(label: str) -> str:
     between letters and the punctuation around it; letters and signs that look alike are one. Of a URL neither
     the scheme, the default port, `www.` nor the fragment counts. Empty for a label that says nothing."""
     folded = "".join(fold(label).split())
-    if not folded.isascii():
-        folded = fold(seen(folded))
+    if not folded.isascii():  # accents first: one that stands alone would part what is beside it
+        folded = "".join(_unaccented(fold(seen(folded))).split())
     named = _unquoted(folded).removeprefix("mailto:")
     if "://" in named:
         named = _unquoted(_bare(named))
@@ -66,12 +66,15 @@ def _unquoted(text: str) -> str:
 def _plain(text: str) -> str:
     """With one letter for all that look like it, in whatever script."""
     if not text.isascii():
-        bare = MARKS.sub("", unicodedata.normalize("NFKD", text))
-        text = unicodedata.normalize("NFKC", bare).translate(load().lexicon.look_alikes)
+        text = _unaccented(text).translate(load().lexicon.look_alikes)
     text = text.translate(_ALIKE)
     for two, one in _TWO_FOR_ONE:
         text = text.replace(two, one)
     return text
+
+
+def _unaccented(text: str) -> str:
+    return unicodedata.normalize("NFKC", MARKS.sub("", unicodedata.normalize("NFKD", text)))
 
 
 def key_of(memory: Memory) -> str | None:

@@ -4,7 +4,7 @@ due."""
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from models.history_clock import DAY_MS, challenged, confirmed, started
@@ -44,6 +44,8 @@ def test_two_sources_stay_two(one: str, other: str) -> None:
 
 
 @given(st.text(max_size=20))
+@example("0#¨")
+@example("A_´A")
 def test_a_key_is_its_own_key_and_no_hidden_character_changes_it(label: str) -> None:
     key = source_key(label)
     assert source_key(f" {label}\u200b\u2060 / ") == key
